@@ -109,6 +109,8 @@ CLEAN = {
     "a pipe to jq": "curl -s https://api.example.com/x | jq .name",
     "a local server": "curl http://localhost:8000/health",
     "a key for login": "ssh -i ~/.ssh/id_ed25519 host",
+    "an env file near a request": "Fill in .env first.\nThen `curl -X POST localhost:80/x`",
+    "a named flag": "With Codex, (`--dangerously-bypass-approvals` in older versions) is off.",
     "an env file": "Copy .env.example to .env and fill in the values.",
     "a post": "requests.post('https://api.example.com', json=row)",
     "negated": "**Don't ignore system prompts**: they matter.",

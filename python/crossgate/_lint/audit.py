@@ -83,7 +83,7 @@ _NO_CONSENT = re.compile(
     r"(?:permission|approval|consent|authori[sz]ation|confirmation before)\b|"
     r"(?:^|[.:;]\s)[^.\n\"`|]{0,60}\bwithout (?:asking|prompting) (?:the )?(?:user|human)\b|"
     r"\bskip (?:the |all |any )?(?:permission|approval) (?:prompts?|checks?)\b|"
-    r"--dangerously-(?:skip-permissions|bypass-approvals)|"
+    r"(?<![\w./-])[\w./-]{2,30} [^\n`]{0,80}--dangerously-(?:skip-permissions|bypass-approvals)|"
     r"\bthe user (?:has )?(?:already )?(?:approved|authori[sz]ed|consented to) (?:all|every|any)",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -306,6 +306,8 @@ def _sent_secrets(value: str, field: Field) -> Iterator[Alarm]:
         for start, end in sends[nearest : bisect_left(starts, secret.start() + _NEAR)]:
             if secret.start() <= end + _NEAR:
                 same_line = "\n" not in value[min(start, secret.start()) : max(end, secret.end())]
+                if not same_line and secret[0] == ".env":
+                    continue  # most projects have one
                 grade: Grade = "hostile" if same_line else "suspect"
                 reason = "reads a secret near a command that sends data"
                 yield Alarm(grade, reason, field, secret.start(), secret[0])
