@@ -229,6 +229,29 @@ def test_deny_removes_a_skill(home: Home) -> None:
     assert "- pdf-toolkit" in home.hook(None, "--deny", "no-such-skill").context
 
 
+def test_a_skill_is_denied_by_the_name_that_the_agent_shows(home: Home) -> None:
+    path = home.skill("diagrams", "Draw Mermaid diagrams: sequences, classes and states.")
+    path.write_text(path.read_text().replace("name: diagrams", "name: Mermaid pictures"))
+    assert home.run("hook", "install").returncode == 0
+    call = home.call("draw a Mermaid diagram of the states")
+    assert "- diagrams" in home.hook(call).context
+    for name in ("diagrams", "Mermaid pictures"):
+        assert "diagrams" not in home.hook(call, "--deny", name).out.decode()
+
+
+def test_removed_skills_are_not_named_once_more(home: Home) -> None:
+    skills = [
+        home.skill(f"pdf-{number}", f"Merge and rotate PDF files, variant {number}.")
+        for number in range(120)
+    ]
+    assert home.run("hook", "install").returncode == 0
+    for path in [*skills, home.path / ".claude/skills/pdf-toolkit/SKILL.md"]:
+        path.unlink()
+    run = home.hook()
+    assert (run.code, run.err) == (0, "")
+    assert b"pdf-" not in run.out
+
+
 def test_custom_profile_and_policy_are_used(home: Home, tmp_path: Path) -> None:
     path = tmp_path / "mine.json"
     profile = json.loads(DEFAULT_PROFILE.read_text(encoding="utf-8"))
@@ -239,10 +262,9 @@ def test_custom_profile_and_policy_are_used(home: Home, tmp_path: Path) -> None:
         ("--policy", policy, "rejected"),
     ):
         path.write_text(json.dumps(values), encoding="utf-8")
-        run = home.hook(None, option, str(path))
-        assert (run.code, run.err) == (0, "")
-        assert last(home)["reason"] == reason
-        assert "An installed skill may fit" not in run.context
+        run = home.hook(None, option, str(path), "--max-shortlist", "0")
+        assert (run.code, run.out, run.err) == (0, b"", "")
+        assert (last(home)["outcome"], last(home)["reason"]) == ("nothing", reason)
         path.write_text("{")
         run = home.hook(None, option, str(path))
         assert (run.code, run.out) == (0, b"")
@@ -472,11 +494,8 @@ def test_a_failing_onnxruntime_does_not_fail_a_prompt(
     run = home.hook(variables=broken)
     assert run.code == 0
     assert "- pdf-toolkit" in run.context
-    run = home.hook(home.call("combine the sheets"), variables=broken)
-    assert run.code == 0
-    # On a busy machine, no time is left for a shortlist.
-    assert last(home)["outcome"] in ("injected", "nothing")
-    assert "An installed skill may fit" not in run.context
+    run = home.hook(home.call("combine the sheets"), "--max-shortlist", "0", variables=broken)
+    assert (run.code, run.out) == (0, b"")
 
 
 def test_decisions_are_logged_to_the_named_file(home: Home, tmp_path: Path) -> None:

@@ -35,7 +35,15 @@ from crossgate._values.results import Document
 if TYPE_CHECKING:
     from crossgate._sources.examples import Example
 
-__all__ = ["Kind", "Loaded", "Problem", "SourceLocation", "read_candidates", "read_sources"]
+__all__ = [
+    "Kind",
+    "Loaded",
+    "Problem",
+    "SourceLocation",
+    "read_candidates",
+    "read_sources",
+    "skill_files",
+]
 
 Kind = Literal["auto", "skills", "beir", "jsonl", "tools", "text"]
 
@@ -165,6 +173,20 @@ def read_sources(
         left_out=tuple(reader.left_out),
         places=reader.places,
     )
+
+
+def skill_files(paths: Iterable[str | os.PathLike[str]]) -> list[str]:
+    """Return every SKILL.md in folders, also those that `read_sources` leaves out.
+
+    Links are not followed.
+    """
+    found: list[str] = []
+    for path in map(os.fspath, paths):
+        if os.path.basename(path) == _SKILL and os.path.isfile(path):
+            found.append(path)
+        for folder, _, names in os.walk(path):
+            found += [os.path.join(folder, name) for name in names if name == _SKILL]
+    return sorted(found)
 
 
 class _Reader:

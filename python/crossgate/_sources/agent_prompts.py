@@ -11,7 +11,7 @@ _COMMAND = re.compile(r"\s*(?:/[\w:.-]+|\$[\w:-]+|![^\s!])(?:\s|\Z)|\s*!")
 # tasks and reports.
 _MACHINE = re.compile(
     r"\s*(?:"
-    r"<(?:task-notification|system-reminder|command-(?:name|message|args)|local-command|"
+    r"<(?:task-notification|system-reminder|ide_(?:opened_file|selection|diagnostics)|command-(?:name|message|args)|local-command|"
     r"bash-(?:input|stdout|stderr)|user-prompt-submit-hook|environment_context|user_instructions|"
     r"(?:teammate|agent|subagent|task)[-_](?:message|result|report|status|task))\b"
     r"|This session is being continued from a previous conversation"

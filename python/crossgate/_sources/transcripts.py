@@ -167,11 +167,12 @@ def _prompt(values: dict[str, Any]) -> str | None:
     text = "\n".join(
         block["text"]
         for block in _blocks(values)
-        if block.get("type") == "text" and isinstance(block.get("text"), str)
+        if block.get("type") == "text"
+        and isinstance(block.get("text"), str)
+        # An editor may put the open file into a block of its own before the prompt.
+        and not is_from_machine(block["text"])
     )
-    if not text.strip() or is_from_machine(text):
-        return None
-    return text
+    return text if text.strip() else None
 
 
 def _opened(values: dict[str, Any]) -> Iterator[str]:

@@ -28,6 +28,11 @@ Form = Literal["pick", "shortlist"]
 
 _HARMLESS = {"budget", "telemetry_failed", "coverage", "no_shortlist"}
 
+_MOST_DECISIONS = 5
+"""Maximum number of decisions for a prompt, of which each leaves out the skills of the last."""
+
+_OUTDATED = "most of the indexed skills were removed: the index is rebuilt"
+
 _OFFERED = "offered:"
 """Prefix by which a session remembers a skill that was on a shortlist only."""
 
@@ -102,11 +107,14 @@ def answer(
             outcome="failed", reason="no_index", detail=f"there is no index at {path}"
         )
     try:
-        result = _decide(path, prompt, options, started, clock, log)
-        gone = () if options.index else _removed(result)
-        if gone:
-            again = replace(options, deny=(*options.deny, *gone))
-            result = _decide(path, prompt, again, started, clock, log)
+        for _ in range(_MOST_DECISIONS):
+            result = _decide(path, prompt, options, started, clock, log)
+            refused = _refused(result, options, library)
+            if not refused:
+                break
+            options = replace(options, deny=(*options.deny, *refused))
+        else:
+            return HookAnswer(outcome="skipped", reason="not_indexed", detail=_OUTDATED)
     except CrossgateError as error:
         return HookAnswer(outcome="failed", reason=error.code, detail=first_line(error))
     answered = _answered(agent, prompt, options, library, result)
@@ -114,11 +122,16 @@ def answer(
     return answered if complete else replace(answered, unscored=result.decision_id or "")
 
 
-def _removed(result: RouteResult) -> tuple[str, ...]:
-    """Return the ids of hits whose files were deleted after the index was built."""
-    return tuple(
-        hit.id for hit in result.hits if (path := file_of(hit)) and not os.path.exists(path)
-    )
+def _refused(result: RouteResult, options: HookOptions, library: SkillLibrary) -> tuple[str, ...]:
+    """Return the ids of hits that are denied by their name or whose files were deleted."""
+    refused = []
+    for hit in result.hits:
+        path = file_of(hit)
+        names = {_name_in_agent(hit, path, library), os.path.basename(os.path.dirname(path))}
+        deleted = path and not options.index and not os.path.exists(path)
+        if hit.id not in options.deny and (deleted or not names.isdisjoint(options.deny)):
+            refused.append(hit.id)
+    return tuple(refused)
 
 
 def index_of(options: HookOptions, library: SkillLibrary) -> Path:

@@ -39,6 +39,9 @@ class Agent:
         switches: Keys of settings that disable all hooks, each with the disabling value.
         settings_files: Further files of a project that may hold these switches.
         config: A further TOML file in the folder of the agent that may hold them.
+        managed: Settings of an administrator, on any system, that may hold them.
+        managed_switches: Further switches that count in these settings only.
+        disabled_lists: Keys of lists that disable single hooks by their command.
     """
 
     name: str
@@ -56,6 +59,9 @@ class Agent:
     switches: tuple[tuple[tuple[str, ...], bool], ...] = ()
     settings_files: tuple[str, ...] = ()
     config: str = ""
+    managed: tuple[str, ...] = ()
+    managed_switches: tuple[tuple[tuple[str, ...], bool], ...] = ()
+    disabled_lists: tuple[tuple[str, ...], ...] = ()
 
     @property
     def folder(self) -> Path:
@@ -79,6 +85,12 @@ AGENTS = {
             skill_tool="Skill",
             switches=((("disableAllHooks",), True),),
             settings_files=(".claude/settings.local.json",),
+            managed=(
+                "/etc/claude-code/managed-settings.json",
+                "/Library/Application Support/ClaudeCode/managed-settings.json",
+                "C:/Program Files/ClaudeCode/managed-settings.json",
+            ),
+            managed_switches=((("allowManagedHooksOnly",), True),),
         ),
         Agent(
             name="codex",
@@ -108,6 +120,7 @@ AGENTS = {
                 (("hooks", "enabled"), False),
                 (("tools", "enableHooks"), False),
             ),
+            disabled_lists=(("hooksConfig", "disabled"), ("hooks", "disabled")),
             seconds=0.001,
         ),
         Agent(
@@ -162,8 +175,8 @@ class Prompt:
 
 
 def prompt_digest(text: str) -> str:
-    """Return the SHA-256 of a prompt, as the hook logs it."""
-    return sha256(text[:PROMPT_CHARS].encode("utf-8", "replace")).hexdigest()
+    """Return the SHA-256 of a prompt without the white space around it, as the hook logs it."""
+    return sha256(text.strip()[:PROMPT_CHARS].encode("utf-8", "replace")).hexdigest()
 
 
 def read_prompt(agent: Agent, data: bytes) -> Prompt:

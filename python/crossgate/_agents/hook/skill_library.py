@@ -70,8 +70,14 @@ class SkillLibrary:
 
     @property
     def key(self) -> str:
-        """Stem of the names of index and manifest, a hash of the sources."""
-        return hashlib.sha256("\0".join(self.sources).encode("utf-8", "replace")).hexdigest()[:24]
+        """Stem of the names of index and manifest, a hash of the sources.
+
+        The first parked skill does not change it, so that the index stays in use and vectors are
+        kept.
+        """
+        parked = {source + PARKED for source in self.sources}
+        keyed = [source for source in self.sources if source not in parked]
+        return hashlib.sha256("\0".join(keyed).encode("utf-8", "replace")).hexdigest()[:24]
 
     @property
     def index(self) -> Path:
