@@ -22,7 +22,7 @@ FOLDER = Path(__file__).parent / "taught"
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--none", action="store_true", help="use stage 1 alone")
     parser.add_argument("--list", action="store_true", help="print the prompts that went wrong")
     options = parser.parse_args()

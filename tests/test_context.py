@@ -87,12 +87,12 @@ def test_a_request_that_stands_alone_does_not_change_with_the_conversation(index
 
 def test_rerank_uses_the_context() -> None:
     candidates = [{"id": id, "title": id, "text": text} for id, text in SKILLS.items()]
-    asked = {"reranker": None, "embed": True}
-    found = rerank(FOLLOW_UP, candidates, context=Context(history=HISTORY), **asked)
+    context = Context(history=HISTORY)
+    found = rerank(FOLLOW_UP, candidates, reranker=None, embed=True, context=context)
     assert first(found) == "translate"
     assert found.trace["context"]["history"][0]["weight"] > 0
     with pytest.raises(InputError, match="context is"):
-        rerank(FOLLOW_UP, candidates, context={"history": []}, **asked)  # type: ignore[arg-type]
+        rerank(FOLLOW_UP, candidates, context={"history": []})  # type: ignore[arg-type]
 
 
 def test_trace_and_log_hold_no_text_of_the_conversation(index: Path, tmp_path: Path) -> None:
@@ -113,7 +113,8 @@ def test_the_command_decides_as_the_library(index: Path, project: Path) -> None:
     context = Context.of_folder(project, history=HISTORY)
     expected = Router(index).route(FOLLOW_UP, context=context).to_dict()
     options = [option for text in HISTORY for option in ("--history", text)]
-    line = [CROSSGATE, "route", FOLLOW_UP, "-i", index, "--project", project, *options]
+    line: list[str | Path] = [CROSSGATE, "route", FOLLOW_UP, "-i", index]
+    line += ["--project", project, *options]
     done = subprocess.run([*line, "--json"], capture_output=True, text=True, check=False)
     assert outcome(json.loads(done.stdout)) == outcome(expected)
     done = subprocess.run(
