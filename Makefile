@@ -166,7 +166,7 @@ fuzz: ## fuzz the readers of index files and traces and the text analysis, ten m
 ATTACKS ?= 5000
 
 .PHONY: attack
-attack: install ## hostile input of every kind, ATTACKS draws of each from a seed; ten minutes
+attack: install ## hostile input of every kind, ATTACKS draws of each from a seed, and a table; ten minutes
 	CROSSGATE_ATTACKS=$(ATTACKS) $(BIN)/pytest --timeout 3600 tests/test_attacks.py
 
 .PHONY: wheels

@@ -1,45 +1,107 @@
-"""Prints the prompt hook's right and wrong injections by its confidence threshold.
+"""Prints what the prompt hook shows, right and wrong, by its thresholds.
 
     python eval/hook_bar.py eval/skills eval/skills:conversation
     python eval/hook_bar.py eval/skills:conversation --over SKILLS
 
-A hook injects one skill at most. The script measures both kinds of answers: that of stage 1 alone,
-since the default budget leaves no more time in a new process, and that of the whole cascade.
-`wrong` is the share of the prompts without a match for which a skill is injected, by kind if there
-are several, `kept` the share of `route`'s right first picks that are injected, and `astray` the
-share of wrong skills among those injected for prompts with a match. With `--over`, the prompts
-without a match are routed over other documents, for which the other prompts have no labels.
+The hook names one skill if its confidence reaches `--min-confidence`; otherwise it offers the
+shortlist if the probability that any skill fits reaches `--min-any-fits`. The script measures both
+kinds of answers: that of stage 1 alone, since the default budget leaves no more time in a new
+process, and that of the whole cascade. Of the prompts with a match: `named right`, `named wrong`,
+`shown right` (named or on the offered shortlist) and `mean shown`, the mean number of skills shown.
+Of the prompts without a match, by kind if there are several: `named` and `shown`. With `--over`,
+the prompts without a match are routed over other documents, for which the other prompts have no
+labels.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from crossgate import Index, Router
-from crossgate._agents.hook.options import MIN_CONFIDENCE
+from crossgate._agents.hook.options import MAX_SHORTLIST, MIN_ANY_FITS, MIN_CONFIDENCE
 from crossgate.evaluation import LabelledQuery, read_dataset
 
-BARS = sorted({0.0, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, MIN_CONFIDENCE})
-
-Pick = tuple[float, bool, str]
-"""The confidence of a first pick, whether it is right, and the kind of its prompt."""
+CONFIDENCES = sorted({0.5, 0.6, 0.7, 0.8, MIN_CONFIDENCE})
+ANY_FITS = sorted({0.3, 0.4, 0.5, 0.6, 0.7, 0.8, MIN_ANY_FITS})
 
 
-def picks(router: Router, queries: list[LabelledQuery], budget: float | None) -> list[Pick]:
-    """Return the first picks; a query without one has none."""
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What a decision gives the hook.
+
+    Attributes:
+        kind: The kind of the prompt.
+        confidence: The confidence of the first pick; 0 without a pick.
+        is_right: Whether the first pick fits.
+        any_fits: The probability that any skill fits.
+        listed: Length of the shortlist.
+        is_listed: Whether a fitting skill is on it.
+    """
+
+    kind: str
+    confidence: float
+    is_right: bool
+    any_fits: float
+    listed: int
+    is_listed: bool
+
+    def shown(self, confidence: float, any_fits: float) -> tuple[int, bool, bool]:
+        """Return how many skills are shown, whether one is named, and whether one fits."""
+        if self.confidence >= confidence:
+            return 1, True, self.is_right
+        if self.any_fits >= any_fits:
+            return self.listed, False, self.is_listed
+        return 0, False, False
+
+
+def decided(
+    router: Router, queries: Sequence[LabelledQuery], budget: float | None
+) -> list[Decided]:
+    """Return what the router decides about queries."""
     found = []
     for query in queries:
-        result = router.route(query.text, limit=1, budget_ms=budget)
-        if result.selected:
-            right = result.ids[0] in query.relevant
-            found.append((result.confidence or 0.0, right, query.kind))
+        result = router.route(query.text, limit=1, budget_ms=budget, max_shortlist=MAX_SHORTLIST)
+        found.append(
+            Decided(
+                kind=query.kind,
+                confidence=(result.confidence or 0.0) if result.selected else 0.0,
+                is_right=bool(result.selected) and result.ids[0] in query.relevant,
+                any_fits=result.any_fits or 0.0,
+                listed=len(result.shortlist),
+                is_listed=any(hit.id in query.relevant for hit in result.shortlist),
+            )
+        )
     return found
+
+
+def rows(
+    asked: Sequence[Decided], unasked: Sequence[Decided], confidence: float, any_fits: float
+) -> list[str]:
+    """Return the cells of one line."""
+    cells = []
+    if asked:
+        shown = [of.shown(confidence, any_fits) for of in asked]
+        named = [right for _, is_named, right in shown if is_named]
+        count = len(shown)
+        cells += [
+            f"named right {sum(named) / count:.3f}",
+            f"named wrong {(len(named) - sum(named)) / count:.3f}",
+            f"shown right {sum(right for _, _, right in shown) / count:.3f}",
+            f"mean shown {sum(number for number, _, _ in shown) / count:.2f}",
+        ]
+    for kind in sorted({of.kind for of in unasked}):
+        shown = [of.shown(confidence, any_fits) for of in unasked if of.kind == kind]
+        named_share = sum(is_named for _, is_named, _ in shown) / len(shown)
+        shown_share = sum(number > 0 for number, _, _ in shown) / len(shown)
+        cells.append(f"{kind or 'no match'} named {named_share:.3f} shown {shown_share:.3f}")
+    return cells
 
 
 def main() -> None:
     """Measure the given datasets."""
-    parser = argparse.ArgumentParser(description="Prints the hook's injections by its threshold.")
+    parser = argparse.ArgumentParser(description="Prints what the hook shows by its thresholds.")
     parser.add_argument("dataset", nargs="+", help="FOLDER or FOLDER:SPLIT, in BEIR's layout")
     parser.add_argument("--over", help="a folder whose documents are routed over instead")
     options = parser.parse_args()
@@ -48,26 +110,19 @@ def main() -> None:
         dataset = read_dataset(folder, split=split or None)
         matched = [query for query in dataset.queries if query.relevant and not options.over]
         others = [query for query in dataset.queries if not query.relevant]
-        kinds = Counter(query.kind for query in others)
         print(f"{argument}: {len(matched)} prompts with a match, {len(others)} without")
         searched = read_dataset(options.over) if options.over else dataset
         router = Router(Index.build(searched.documents))
-        routed = sum(right for _, right, _ in picks(router, matched, None))
         for name, budget in (("stage 1", 0.0), ("cascade", None)):
-            asked, unasked = (picks(router, queries, budget) for queries in (matched, others))
-            for bar in BARS:
-                told = [right for sure, right, _ in asked if sure >= bar]
-                wrong = Counter(kind for sure, _, kind in unasked if sure >= bar)
-                cells = [f"wrong {wrong.total() / len(others):.3f} ({wrong.total()})"]
-                if len(kinds) > 1:
-                    cells += [f"{kind} {wrong[kind] / kinds[kind]:.3f}" for kind in sorted(kinds)]
-                if told:
-                    cells += [
-                        f"kept {sum(told) / routed:.3f} of {routed}",
-                        f"astray {1 - sum(told) / len(told):.3f} of {len(told)}",
-                    ]
-                mark = "  default" if bar == MIN_CONFIDENCE else ""
-                print(f"  {name}  bar {bar:.2f}  {'  '.join(cells)}{mark}")
+            asked, unasked = (decided(router, queries, budget) for queries in (matched, others))
+            for confidence in CONFIDENCES:
+                for any_fits in ANY_FITS:
+                    default = (confidence, any_fits) == (MIN_CONFIDENCE, MIN_ANY_FITS)
+                    cells = "  ".join(rows(asked, unasked, confidence, any_fits))
+                    mark = "  default" if default else ""
+                    print(
+                        f"  {name}  confidence {confidence:.2f} any {any_fits:.2f}  {cells}{mark}"
+                    )
 
 
 if __name__ == "__main__":

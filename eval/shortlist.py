@@ -3,8 +3,11 @@
     python eval/shortlist.py eval/tools
 
 `on it` is the share of the prompts with a match whose tool is among the `limit` nearest, `route`
-the share of those for which `route` selects it with the same limit. With a confidence threshold,
-`none` is the share of the prompts without a match that get no tools.
+the share of those for which `route` selects it with the same limit. With a threshold on the
+probability that any fits, `none` is the share of the prompts without a match that get no tools.
+With a coverage, `tools` is the mean number of tools on the shortlist, at most 20, `any right` and
+`all right` the shares of the prompts whose shortlist has one or all of their tools, and
+`characters` the mean length of the listed descriptions.
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ from crossgate.evaluation import read_dataset
 LIMITS = (1, 3, 5, 8, 12, 16)
 BARS = (0.05, 0.1, 0.2, 0.3, 0.5)
 DEFAULT = 8
+COVERAGES = (0.8, 0.9, 0.95)
+MOST = 20
 
 
 def main() -> None:
@@ -51,8 +56,26 @@ def main() -> None:
             )
             none = sum(not nearest(router.route(query.text), DEFAULT, bar) for query in others)
             print(
-                f"  limit {DEFAULT}, least confidence {bar:.2f}  on it {near / len(matched):.3f}  "
-                f"none {none / len(others):.3f}"
+                f"  limit {DEFAULT}, least probability {bar:.2f}  on it {near / len(matched):.3f}  "
+                + (f"none {none / len(others):.3f}" if others else "")
+            )
+        for coverage in COVERAGES:
+            lists = [
+                router.route(query.text, limit=MOST, coverage=coverage, max_shortlist=MOST)
+                for query in matched
+            ]
+            listed = [{hit.id for hit in result.shortlist} for result in lists]
+            right = [set(query.relevant) for query in matched]
+            any_right = sum(bool(ids & fits) for ids, fits in zip(listed, right, strict=True))
+            all_right = sum(ids >= fits for ids, fits in zip(listed, right, strict=True))
+            sent = sum(map(len, listed)) / len(matched)
+            characters = sum(
+                len(hit.document.content) for result in lists for hit in result.shortlist
+            )
+            print(
+                f"  coverage {coverage:.2f}  tools {sent:.2f}  any right "
+                f"{any_right / len(matched):.3f}  all right {all_right / len(matched):.3f}  "
+                f"characters {characters / len(matched):.0f}"
             )
 
 

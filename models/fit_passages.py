@@ -21,13 +21,20 @@ from pathlib import Path
 import numpy as np
 from corpora import document_text, read_rows
 from hashes import check_hashes
-from scipy.special import expit
+from scipy.special import expit, softmax
 
 from crossgate import Document, Index, Profile, rerank
 from crossgate._calibration.answer_threshold import fit_logistic
 from crossgate._calibration.relevance import RIDGE
 from crossgate._calibration.weights import Scores, fit_combine
-from crossgate._core import Combine, Relevance, Stage2Relevance
+from crossgate._core import (
+    Combine,
+    Promise,
+    Relevance,
+    Shortlist,
+    Stage2Relevance,
+    fit_shortlist,
+)
 from crossgate._runtime.models import cache
 from crossgate._runtime.models.manifest import PASSAGE_RERANKER
 from crossgate._values.profile_files import write_profile
@@ -125,6 +132,7 @@ def fit(
             cosine=np.zeros(len(read)),
             bm25=np.array([one.bm25 for one in read]),
             rerank_score=np.array([one.signals[0] for one in read]),
+            evidence=np.zeros(len(read)),
             right=np.array([one.answers for one in read]),
         )
         for read in questions
@@ -147,8 +155,27 @@ def fit(
 
 def probability(model: Stage2Relevance, passage: Read) -> float:
     """Return the relevance of a passage."""
+    return float(expit((model.intercept or 0.0) + log_weight(model, passage)))
+
+
+def log_weight(model: Stage2Relevance, passage: Read) -> float:
+    """Return the log-weight of a passage."""
     weights = (model.rerank_score, *(getattr(model, name) for name in COVERAGE))
-    return float(expit(model.intercept + np.dot(weights, passage.signals)))
+    return float(np.dot(weights, passage.signals))
+
+
+def promises(questions: list[list[Read]], model: Stage2Relevance) -> list[Promise]:
+    """Return the promises of a shortlist of passages, from the questions with an answer."""
+    found = []
+    for read in questions:
+        if any(one.answers for one in read):
+            shares = softmax([log_weight(model, one) for one in read])
+            line = sorted(
+                zip(read, shares, strict=True), key=lambda of: (not of[0].is_first, -of[1])
+            )
+            ranks = enumerate(line, start=1)
+            found.append(next((rank, float(share)) for rank, (one, share) in ranks if one.answers))
+    return fit_shortlist(found)
 
 
 def kept(questions: list[list[Read]], relevance: Relevance) -> dict[str, float]:
@@ -203,6 +230,7 @@ def main() -> None:
         reranker=cache.identity(PASSAGE_RERANKER),
         combine=combine,
         relevance=relevance,
+        shortlist=Shortlist(stage2=promises(questions, relevance.stage2 or Stage2Relevance())),
         fitted={
             "command": "python fit_passages.py DATA passages.json",
             "sets": ["answers fit", *(f"{name} {split}" for name, split in FITTED)],

@@ -76,6 +76,15 @@ def exported(name: str) -> list[tuple[str, str]]:
     )
 
 
+def adapters() -> list[str]:
+    """Return the names of the modules for other libraries."""
+    return sorted(
+        f"crossgate.{path.parent.name}.{path.stem}"
+        for folder in ("stores", "integrations")
+        for path in (PACKAGE / folder).glob("[a-z]*.py")
+    )
+
+
 def write_reference() -> None:
     """Write a page for each public module."""
     folder = SOURCE / "reference"
@@ -88,6 +97,11 @@ def write_reference() -> None:
         for public, home in exported(name):
             if public != "__version__":
                 page += [f"::: {home}.{public}", ""]
+        (folder / f"{title}.md").write_text("\n".join(page), encoding="utf-8")
+    index += ["", "Adapters, each with the extra of its name:", ""]
+    for title in adapters():
+        index.append(f"- [`{title}`]({title}.md)")
+        page = [f"# {title}", "", f"::: {title}", "    options: {show_root_heading: false}", ""]
         (folder / f"{title}.md").write_text("\n".join(page), encoding="utf-8")
     (folder / "index.md").write_text("\n".join(index) + "\n", encoding="utf-8")
 

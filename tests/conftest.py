@@ -17,7 +17,14 @@ from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
 from commands import CROSSGATE, Run, environment
-from crossgate import CrossgateError, Document, Index, PairScore, Passage, Profile
+from crossgate import (
+    CrossgateError,
+    Document,
+    Index,
+    PairScore,
+    Passage,
+    Profile,
+)
 from crossgate.rerankers import Deadline
 
 # Haystack reports its use over the network; a socket that closes late would fail a test.

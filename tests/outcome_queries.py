@@ -9,14 +9,23 @@ from typing import Any
 
 from crossgate import PairScore, Policy, Profile, _core
 from crossgate._cli.labelled import dump
-from crossgate._core import Answer, Combine, Confidence, Stage1Confidence, Winner
+from crossgate._core import (
+    Answer,
+    AnyFits,
+    Combine,
+    Relevance,
+    Stage1AnyFits,
+    Stage1Relevance,
+    Winner,
+)
 from crossgate._evaluation.report.summary import Report, summarize
 from crossgate._evaluation.runs.runs import MODES, Mode, Run, RunHeader, StoredQuery
 
 PROFILE = Profile(
     name="by hand",
     # An even chance at a cosine of 0.2, below which the gate finds nothing relevant.
-    confidence=Confidence(stage1=Stage1Confidence(intercept=-2.0, cosine=10.0)),
+    any_fits=AnyFits(stage1=Stage1AnyFits(intercept=-2.0, cosine=10.0)),
+    relevance=Relevance(stage1=Stage1Relevance(cosine=10.0)),
     answer=Answer(rerank_threshold=0.5),
     winner=Winner(agreed=0.2, disagreed=0.2),
     pool=3,

@@ -9,7 +9,15 @@ from typing import Any
 from beir_folder import write_beir
 from conftest import FunctionReranker, WordEmbedder
 from crossgate import PairScore, Policy, Profile
-from crossgate._core import Answer, Combine, Confidence, Stage1Confidence, Winner
+from crossgate._core import (
+    Answer,
+    AnyFits,
+    Combine,
+    Relevance,
+    Stage1AnyFits,
+    Stage1Relevance,
+    Winner,
+)
 from crossgate._evaluation.data.datasets import Dataset, read_dataset
 from crossgate._evaluation.runs.collecting import measure
 from crossgate._evaluation.runs.runs import Run, read_run
@@ -17,7 +25,8 @@ from crossgate._evaluation.runs.runs import Run, read_run
 PROFILE = Profile(
     name="small",
     # An even chance at a cosine of 0.35, below which the gate finds nothing relevant.
-    confidence=Confidence(stage1=Stage1Confidence(intercept=-3.5, cosine=10.0)),
+    any_fits=AnyFits(stage1=Stage1AnyFits(intercept=-3.5, cosine=10.0)),
+    relevance=Relevance(stage1=Stage1Relevance(cosine=10.0)),
     answer=Answer(rerank_threshold=0.5),
     winner=Winner(agreed=0.15),
     per_channel=4,

@@ -162,7 +162,7 @@ def test_fit_recovers_the_parameters() -> None:
         cosine, bm25 = random.uniform(0, 1, 4), random.uniform(0, 20, 4)
         noise = random.normal(0, 1.2) + random.normal(0, 1.6, 4)  # variance 4, of which 0.36 shared
         score = -5 + 9 * cosine + 0.4 * np.log1p(bm25) + noise
-        rows.append(RowScores(cosine, bm25, score, np.zeros(4, dtype=np.bool_)))
+        rows.append(RowScores(cosine, bm25, score, np.zeros(4), np.zeros(4, dtype=np.bool_)))
     model = fit_anytime(rows)
     assert model is not None
     assert model.intercept == pytest.approx(-5, abs=0.3)

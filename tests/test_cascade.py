@@ -123,12 +123,12 @@ def test_gate_decides_as_in_the_table(case: Case) -> None:
     for ordered in (candidates, candidates[::-1]):
         gated = _core.gate(ordered, profile, policy, _core.Request(**request))
         assert (gated.verdict, gated.reason) == (case["verdict"], case["reason"])
-        assert gated.confidence == pytest.approx(case.get("confidence"), abs=1e-12)
+        assert gated.any_fits == pytest.approx(case.get("any_fits"), abs=1e-12)
         assert bool(gated.pool) == (case["verdict"] == "ambiguous")
     result = decide(candidates, profile, None, policy=policy, **request)
-    assert result.confidence == gated.confidence
+    assert result.any_fits == gated.any_fits
     threshold = profile.answer.threshold or 0.0
-    improbable = gated.confidence is not None and gated.confidence < threshold
+    improbable = gated.any_fits is not None and gated.any_fits < threshold
     reason = "rejected" if improbable and gated.verdict == "ambiguous" else case["reason"]
     assert (result.verdict, result.reason) == (case["verdict"], reason)
     assert bool(result.selected) == (case["verdict"] != "nothing_relevant" and not improbable)
@@ -260,7 +260,7 @@ def test_pool_holds_the_best_blends() -> None:
 
 
 CLEAR = Profile(winner={"agreed": 0.1, "disagreed": 0.5})
-IMPROBABLE = Profile(confidence={"stage1": {"intercept": -9.0}}, answer={"rerank_threshold": 0.1})
+IMPROBABLE = Profile(any_fits={"stage1": {"intercept": -9.0}}, answer={"rerank_threshold": 0.1})
 
 
 def test_clear_winner_of_stage_1_skips_stage_2() -> None:
@@ -293,7 +293,8 @@ def test_scores_of_an_unfitted_reranker_count_by_rank() -> None:
     profile = Profile(
         reranker="fitted@1",
         combine=Combine.Replace(),
-        confidence={"stage1": {"intercept": 0.0}, "stage2": model},
+        relevance={"stage1": {"cosine": 2.0}, "stage2": {"cosine": 2.0, "rerank_score": 0.5}},
+        any_fits={"stage1": {"intercept": 0.0}, "stage2": model},
         answer={"threshold": 0.4},
         runner_up={"stage2": 0.5},
     )
@@ -302,14 +303,19 @@ def test_scores_of_an_unfitted_reranker_count_by_rank() -> None:
     assert [note.code for note in other.degraded] == ["reranker_not_fitted"]
     assert "fitted@1" in other.degraded[0].detail
     assert "function@1" in other.degraded[0].detail
-    # Fused by rank; the confidence is that of stage 1.
-    assert (other.ids, other.reason, other.confidence) == (["a", "b", "c"], "reranked", 0.5)
+    # Fused by rank; the probabilities are those of stage 1.
+    assert (other.ids, other.reason, other.any_fits) == (["a", "b", "c"], "reranked", 0.5)
+    alone = decide(falling(0.9, 0.8, 0.1), profile, None)
+    assert {hit.id: hit.relevance for hit in other.hits} == {
+        hit.id: hit.relevance for hit in alone.hits
+    }
+    assert other.confidence == other.hits[0].relevance
     assert other.hits[0].score == 1 / 61 + 1 / 62
     fitted = decide(
         falling(0.9, 0.8, 0.1), profile.replace(reranker="function@1"), scores, policy=policy
     )
     assert (fitted.ids, fitted.reason, fitted.degraded) == ([], "rejected", ())
-    assert fitted.confidence == pytest.approx(0.268941, abs=1e-6)
+    assert fitted.any_fits == pytest.approx(0.268941, abs=1e-6)
 
 
 # Multiples of a half, so that scores tie often; both ends of every scale are included.
@@ -321,10 +327,23 @@ LOGITS = st.lists(st.floats(-12, 12, allow_nan=False), min_size=8, max_size=8)
 LEADS = st.sampled_from([None, 0.0, 0.25])
 SHARES = st.sampled_from([None, 0.0, 0.5, 1.0])
 STAGE1: st.SearchStrategy[dict[str, float] | None] = st.sampled_from(
-    [None, {}, {"intercept": -1.0, "cosine": 2.0, "bm25": 0.3, "margin": 1.0, "agreement": 0.5}]
+    [None, {}, {"intercept": -1.0, "log_sum": 0.5, "cosine": 2.0}]
 )
 STAGE2: st.SearchStrategy[dict[str, float] | None] = st.sampled_from(
-    [None, {}, {"intercept": 0.1, "rerank_score": 0.7, "score_margin": 0.2, "same_first": -1.0}]
+    [None, {}, {"intercept": 0.1, "log_sum": -0.5, "rerank_score": 0.7}]
+)
+SHARED1: st.SearchStrategy[dict[str, float] | None] = st.sampled_from(
+    [None, {}, {"cosine": 4.0, "bm25": 2.0}, {"intercept": -1.0, "cosine": 1.0}]
+)
+SHARED2: st.SearchStrategy[dict[str, float] | None] = st.sampled_from(
+    [None, {}, {"cosine": 2.0, "rerank_score": 0.3, "unread": -1.0}, {"intercept": 0.5}]
+)
+PROMISED = st.sampled_from(
+    [
+        [],
+        [{"most": 1, "least_shares": [1.0, 0.9]}, {"most": 3, "least_shares": [1.0, 0.4, 0.1]}],
+        [{"most": 2, "least_shares": [0.3]}],
+    ]
 )
 
 
@@ -340,8 +359,24 @@ def profiles(draw: st.DrawFn) -> Profile:
             )
         ),
         pool=draw(st.integers(1, 8)),
-        confidence={"stage1": draw(STAGE1), "stage2": draw(STAGE2)},
-        answer={"rerank_threshold": draw(SHARES), "threshold": draw(SHARES)},
+        any_fits={"stage1": draw(STAGE1), "stage2": draw(STAGE2)},
+        relevance={
+            "stage1": draw(SHARED1),
+            "stage2": draw(SHARED2),
+            "threshold": draw(st.sampled_from([None, 0.25])),
+        },
+        answer={
+            "rerank_threshold": draw(SHARES),
+            "threshold": draw(SHARES),
+            "confidence": draw(SHARES),
+        },
+        shortlist={
+            "least": draw(SHARES),
+            "coverage": draw(st.sampled_from([0.3, 0.51, 0.9])),
+            "most": draw(st.integers(1, 6)),
+            "stage1": draw(PROMISED),
+            "stage2": draw(PROMISED),
+        },
         winner={
             "agreed": agreed,
             "disagreed": None if agreed is None or more is None else agreed + more,
@@ -429,9 +464,32 @@ def test_decision_replays_and_is_consistent(
         assert {hit.dropped for hit in result.hits[len(read) :]} <= left_out
     if result.verdict == "nothing_relevant":
         assert not result.selected
-    threshold = profile.answer.threshold
-    if result.confidence is not None and threshold is not None and result.confidence < threshold:
-        assert not result.selected
+    for known, least in (
+        (result.any_fits, profile.answer.threshold),
+        (result.confidence, profile.answer.confidence),
+    ):
+        if known is not None and least is not None and known < least:
+            assert not result.selected
+    assert decision["shortlist"] == [hit.id for hit in result.shortlist]
+    assert (decision["coverage"], decision["any_fits"]) == (result.coverage, result.any_fits)
+    assert len(result.shortlist) <= profile.shortlist.most
+    if result.shortlist and result.selected:
+        assert result.shortlist[0] == result.selected[0]
+    check_probabilities(result, profile)
+
+
+def check_probabilities(result: RouteResult, profile: Profile) -> None:
+    """Check that the probabilities of a result agree with each other."""
+    known = [hit.relevance for hit in result.hits if hit.relevance is not None]
+    assert all(0 <= relevance <= 1 for relevance in known)
+    if result.hits:
+        assert result.confidence == result.hits[0].relevance
+    stages = profile.relevance.stage1, profile.relevance.stage2
+    one_fits = all(model is None or model.intercept is None for model in stages)
+    if one_fits and known:
+        # At most one candidate fits, so the relevances are alternatives.
+        total = 1.0 if result.any_fits is None else result.any_fits
+        assert sum(known) == pytest.approx(total)
 
 
 EXACT = st.floats(-1, 1, allow_nan=False)
@@ -464,7 +522,15 @@ def test_decision_replays_from_its_json_byte_for_byte(
     )
     given_ = {candidate.id: candidate for candidate in candidates}
     read, stage1, reranker, pairs = _core.read_trace(text)
-    assert read == profile
+    # The trace keeps only the promises that the shortlist used.
+    used = {
+        stage: [promise for promise in of if promise.most <= profile.shortlist.most][-1:]
+        for stage, of in (
+            ("stage1", profile.shortlist.stage1),
+            ("stage2", profile.shortlist.stage2),
+        )
+    }
+    assert read == profile.replace(shortlist=profile.shortlist.replace(**used))
     assert {row.id: row for row in stage1} == given_
     assert {pair.id: pair.score for pair in pairs} == {pair.id: table[pair.id] for pair in pairs}
     # The core writes the trace that it read again byte for byte.
@@ -563,7 +629,12 @@ REAL: dict[str, Callable[[], RouteResult]] = {
     ),
     "fused by weights": lambda: decide(
         falling(0.9, 0.85),
-        Profile(combine=Combine.Weighted(1.0, 1.0, 0.5), confidence={"stage1": {}, "stage2": {}}),
+        Profile(
+            combine=Combine.Weighted(1.0, 1.0, 0.5),
+            any_fits={"stage1": {}, "stage2": {}},
+            relevance={"stage1": {}, "stage2": {"intercept": 1.0}},
+            shortlist={"stage2": [{"most": 2, "least_shares": [0.5]}]},
+        ),
         {"a": 1.0, "b": 2.0},
         policy=Policy(lexical=Lexical(score=99.0, margin=1.0)),
     ),
@@ -618,7 +689,7 @@ def test_schema_refuses_a_changed_trace() -> None:
 
 
 def crossings(monkeypatch: pytest.MonkeyPatch, index: Index) -> list[str]:
-    """Record the names of all searches and functions of the core that are called."""
+    """Record the names of all searches and of the core's functions on queries that are called."""
     calls: list[str] = []
 
     def counted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -628,7 +699,11 @@ def crossings(monkeypatch: pytest.MonkeyPatch, index: Index) -> list[str]:
 
         return call
 
+    # Each document that is read has its description read, too.
+    of_documents = {"is_description", "announced"}
     for name, function in inspect.getmembers(_core, inspect.isbuiltin):
+        if name in of_documents:
+            continue
         monkeypatch.setattr(_core, name, counted(name, function))
     monkeypatch.setattr(index, "search", counted("search", index.search))
     return calls

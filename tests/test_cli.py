@@ -1297,3 +1297,31 @@ def test_feedback_without_a_decision_is_refused(run: Any, tmp_path: Path) -> Non
     assert run("feedback", "right").error == "out_of_range"
     assert run("feedback", "right", "--log", "absent.jsonl").error == "source_missing"
     assert run("feedback", "right", "--log", "empty.jsonl").error == "no_decisions"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+def test_index_shows_progress_on_a_terminal_of_unknown_width(tmp_path: Path) -> None:
+    import pty
+
+    texts = "\n".join(
+        json.dumps({"id": str(at), "text": f"{at} " + "merge the files of a report " * 40})
+        for at in range(150)
+    )
+    (tmp_path / "texts.jsonl").write_text(texts)
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [CROSSGATE, "index", "texts.jsonl", "-o", "texts.cgx"],
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        stdout=subprocess.DEVNULL,
+        stderr=theirs,
+    ) as process:
+        os.close(theirs)
+        shown = b""
+        with contextlib.suppress(OSError):  # raised at the end of the terminal
+            while data := os.read(ours, 4096):
+                shown += data
+        assert process.wait() == 0
+    os.close(ours)
+    assert b"embedding:" in shown
+    assert b"/150" in shown

@@ -246,7 +246,7 @@ def test_an_index_has_bounds() -> None:
 def test_what_crosses_is_plain() -> None:
     core = _core.Index("english", "test", 2)
     core.upsert([("a", "title", "red fox", "", [], '{"key": 1}', [3.0, 4.0])])
-    assert core.get("a") == ("title", "red fox", "", '{"key": 1}')
+    assert core.get("a") == ("title", "red fox", "", '{"key": 1}', False, [[], [], [], []])
     assert core.get("b") is None
     assert core.vector("b") is None
     assert ("a" in core, "b" in core, len(core)) == (True, False, 1)
@@ -523,3 +523,35 @@ def test_the_stub_tells_the_truth() -> None:
         check=False,
     )
     assert run.returncode == 0, run.stdout + run.stderr
+
+
+_SUBINTERPRETER = """
+try:
+    import _interpreters as interpreters
+except ImportError:
+    import _xxsubinterpreters as interpreters
+from crossgate import rerank
+
+CODE = '''
+try:
+    from crossgate import rerank
+except ImportError as error:
+    assert "subinterpreter" in str(error), error
+else:
+    assert rerank("a csv", ["a pdf", "a csv"], reranker=None).ids
+'''
+for _ in range(3):
+    inner = interpreters.create()
+    failed = getattr(interpreters, "exec", interpreters.run_string)(inner, CODE)
+    assert not failed, failed
+    interpreters.destroy(inner)
+assert rerank("a csv", ["a pdf", "a csv"], reranker=None).ids
+"""
+
+
+def test_a_subinterpreter_uses_the_core_or_is_refused_by_an_import_error() -> None:
+    """From Python 3.12 on, an interpreter with its own lock may load only modules that allow it."""
+    done = subprocess.run(
+        [sys.executable, "-c", _SUBINTERPRETER], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")

@@ -136,6 +136,8 @@ def test_skipped_block_states_a_reason() -> None:
         "agents.md: asks a model; tests/test_tool_router.py runs it against a server of its own",
         "calibration.md: needs labelled queries of your own, "
         'and the extra calibrate (pip install "crossgate[calibrate]")',
+        "shortlist.md: needs labelled queries of your own, "
+        'and the extra calibrate (pip install "crossgate[calibrate]")',
         "calibration.md: takes minutes",
         "calibration.md: needs transcripts of your own",
         "calibration.md: needs two earlier reports",
@@ -149,6 +151,8 @@ def test_skipped_block_states_a_reason() -> None:
         "speed.md: takes two minutes",
         "rag.md: downloads a model",
         "rerankers.md: needs a provider key",
+        "stores.md: needs Ray",
+        "stores.md: needs a running server",
         "stores.md: needs a Chroma collection",
         "stores.md: needs a LanceDB table",
         "stores.md: needs a PostgreSQL server",

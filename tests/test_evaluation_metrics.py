@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossgate._evaluation.measures import metrics, statistics
-from crossgate._evaluation.measures.signals import ReliabilityBin, calibration_error, sigmoid
+from crossgate._evaluation.measures.reliability import Reliability, ReliabilityBin
 
 Ranking = Sequence[str]
 Metric = Callable[[Ranking, Mapping[str, int], int], float]
@@ -185,14 +185,8 @@ def test_calibration_error_weighs_bins_by_count() -> None:
         ReliabilityBin(count=3, stated=0.1, observed=0.3),
         ReliabilityBin(count=1, stated=0.9, observed=0.5),
     ]
-    assert calibration_error(bins) == pytest.approx((3 * 0.2 + 1 * 0.4) / 4)
-    assert calibration_error([]) is None
-
-
-@given(st.floats(-700, 700))
-def test_sigmoid_equals_its_definition(logit: float) -> None:
-    assert sigmoid(logit) == pytest.approx(1 / (1 + math.exp(-logit)))
-
-
-def test_sigmoid_does_not_overflow() -> None:
-    assert (sigmoid(-1e6), sigmoid(1e6)) == (0.0, 1.0)
+    known = Reliability(rank=1, bins=tuple(bins))
+    assert known.error == pytest.approx((3 * 0.2 + 1 * 0.4) / 4)
+    assert known.count == 4
+    assert known.stated == pytest.approx((3 * 0.1 + 0.9) / 4)
+    assert known.observed == pytest.approx((3 * 0.3 + 0.5) / 4)

@@ -16,7 +16,7 @@ from conftest import WordEmbedder, refused
 from crossgate import Index, Policy, Profile, Router, RouteResult
 from crossgate import _cli as cli
 from crossgate._cli.labelled import dump
-from crossgate._core import Combine, Confidence, RunnerUpRule, Stage1Confidence
+from crossgate._core import AnyFits, Combine, RunnerUpRule, Stage1AnyFits
 from crossgate._evaluation.report.compare import REPORTS_SCHEMA, compare
 from crossgate._evaluation.runs.modes import decide, profile_of
 from crossgate._evaluation.runs.runs import write_run
@@ -207,7 +207,7 @@ def test_only_a_profile_fitted_for_the_tier_applies_its_minimum(
     policy = Policy(rerank_min=2.0)
     run = measured(tmp_path, tier("cohere", server), profile=FITTED, policy=policy)
     sure = profile.replace(
-        confidence=Confidence(stage1=Stage1Confidence(intercept=-9.0)),
+        any_fits=AnyFits(stage1=Stage1AnyFits(intercept=-9.0)),
         answer={"threshold": 0.5},
     )
 

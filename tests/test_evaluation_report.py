@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -24,19 +26,23 @@ from crossgate._cli import evaluate
 from crossgate._cli.labelled import dump
 from crossgate._core import (
     Answer,
-    Confidence,
+    AnyFits,
     Lexical,
+    Promise,
     Relevance,
-    Stage1Confidence,
+    Shortlist,
+    Stage1AnyFits,
     Stage1Relevance,
-    Stage2Confidence,
+    Stage2AnyFits,
     Stage2Relevance,
     Winner,
 )
 from crossgate._evaluation.measures.economics import Latency, trade_off
 from crossgate._evaluation.measures.losses import PLACES, count_moves, where_lost
 from crossgate._evaluation.measures.quality import METRICS, measure_answer
-from crossgate._evaluation.measures.signals import histograms, reliability
+from crossgate._evaluation.measures.reliability import reliability
+from crossgate._evaluation.measures.shortlists import CURVE, measure_shortlists
+from crossgate._evaluation.measures.signals import histograms
 from crossgate._evaluation.measures.statistics import Interval
 from crossgate._evaluation.report.answers import (
     LABELS,
@@ -46,6 +52,7 @@ from crossgate._evaluation.report.answers import (
     sorted_answers,
 )
 from crossgate._evaluation.report.charts import (
+    coverage_chart,
     curve_chart,
     flow_chart,
     interval_chart,
@@ -223,7 +230,7 @@ def test_decisions_without_thresholds_ignore_the_relevance_threshold() -> None:
     assert report.quality["never"]["recall@1"] is not None
     assert report.quality["never"]["recall@1"].value == 0
     assert report.recall_without_thresholds == summarize(run_of()).recall_without_thresholds
-    # The abstention curve varies only the confidence threshold.
+    # The abstention curve varies only the threshold of an answer.
     report = summarize(run_of(profile=confident().replace(relevance=relevant)))
     assert {point.false_positive_rate for point in report.abstention} == {0.0}
 
@@ -314,10 +321,10 @@ def test_profile_without_leads_has_a_curve() -> None:
 
 
 def confident(**answer: Any) -> Profile:
-    """Return the profile with models whose confidence is a function of the best cosine alone."""
+    """Return the profile with models whose `any_fits` is a function of the best cosine alone."""
     weights = {"intercept": -2.0, "cosine": 4.0}
-    models = Confidence(stage1=Stage1Confidence(**weights), stage2=Stage2Confidence(**weights))
-    return PROFILE.replace(confidence=models, answer=Answer(**answer))
+    models = AnyFits(stage1=Stage1AnyFits(**weights), stage2=Stage2AnyFits(**weights))
+    return PROFILE.replace(any_fits=models, answer=Answer(**answer))
 
 
 TERMS = tuple(
@@ -373,26 +380,96 @@ def test_abstention_point_equals_a_decision_at_its_threshold(
         )
 
 
-def test_abstention_curve_is_empty_without_confidence_or_labels() -> None:
-    assert summarize(run_of(profile=PROFILE.replace(confidence={}))).abstention == ()
+def test_abstention_curve_is_empty_without_a_model_or_labels() -> None:
+    assert summarize(run_of(profile=PROFILE.replace(any_fits={}))).abstention == ()
     assert summarize(run_of()).abstention  # a model of stage 1 alone holds for reranked queries too
     matched = [query for query in QUERIES if query.relevant]
     assert summarize(run_of(matched, profile=confident())).abstention == ()
 
 
-def test_reliability_uses_the_confidence() -> None:
-    bins = summarize(run_of(profile=confident())).reliability
-    for tenth in bins:  # each is on sigmoid(4 cosine - 2), and not on a sigmoid of a logit
+def test_abstention_curve_varies_the_confidence_if_the_threshold_is_on_it() -> None:
+    by_confidence = confident(confidence=0.6)
+    report = summarize(run_of(profile=by_confidence))
+    (shipped,) = (point for point in report.abstention if point.shipped)
+    assert shipped.least == 0.6
+    gated = report.quality["gated"]
+    assert gated["precision@1"] is not None
+    assert gated["false_positive_rate"] is not None
+    assert shipped.precision == pytest.approx(gated["precision@1"].value)
+    assert shipped.false_positive_rate == pytest.approx(gated["false_positive_rate"].value)
+
+
+def test_reliability_of_any_fits_is_that_of_the_probabilities_that_results_state() -> None:
+    any_fits, *_ = summarize(run_of(profile=confident())).reliability
+    assert any_fits.rank == 0
+    for tenth in any_fits.bins:  # each is on sigmoid(4 cosine - 2)
         assert 1 / (1 + math.exp(2)) <= tenth.stated <= 1 / (1 + math.exp(-2))
 
 
-@pytest.mark.parametrize(
-    ("profile", "stated"), [(PROFILE, "confidence"), (PROFILE.replace(confidence={}), "sigmoid")]
+PROMISED = [Promise(most=3, least_shares=[1.0, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.0])]
+LISTED = PROFILE.replace(
+    shortlist=Shortlist(coverage=0.55, most=3, stage1=PROMISED, stage2=PROMISED)
 )
-def test_reliability_chart_names_its_probability(profile: Profile, stated: str) -> None:
-    report = summarize(run_of(profile=profile))
-    assert f"the {stated}" in text_report(report, signals=True)
-    assert f"The {stated} of the" in html_report([report])
+"""The profile with a promise; the numbers are not fitted."""
+
+
+def test_report_counts_what_shortlists_hold() -> None:
+    report = summarize(run_of(profile=LISTED))
+    for mode in MODES:
+        results = [(query, decided(query, mode, LISTED)) for query in QUERIES]
+        found, lengths = report.shortlists[mode], []
+        covered = []
+        for query, result in results:
+            ids = {hit.id for hit in result.shortlist}
+            if query.relevant:
+                lengths.append(len(ids))
+                covered.append(bool(ids & set(query.relevant)))
+        assert found.promised == 0.55
+        assert found.coverage is not None
+        assert found.coverage.value == pytest.approx(sum(covered) / len(covered))
+        assert found.size is not None
+        assert found.size.value == pytest.approx(sum(lengths) / len(lengths))
+        assert found.lengths == dict(sorted(Counter(lengths).items()))
+        assert found.single == lengths.count(1) / len(lengths)
+        nothing = [len(result.shortlist) for query, result in results if not query.relevant]
+        assert found.shown is not None
+        assert found.shown.value == sum(map(bool, nothing)) / len(nothing)
+    shown = text_report(report)
+    assert "promised: a fitting document for 55% of the queries with a match" in shown
+    assert "<h2>Shortlist</h2>" in html_report([report])
+
+
+def test_curve_of_coverage_rises_with_the_promise() -> None:
+    points = summarize(run_of(profile=LISTED)).coverage_curve
+    assert [point.promised for point in points] == sorted({*CURVE, 0.55})
+    assert [point.promised for point in points if point.shipped] == [0.55]
+    for low, high in itertools.pairwise(points):
+        assert low.size <= high.size
+        assert low.coverage <= high.coverage
+    circles = [element for element in svg(coverage_chart(points)) if element.tag == "circle"]
+    assert [circle.get("class") for circle in circles].count("mark") == 1
+    assert len(circles) == len(points)
+
+
+def test_profile_without_a_promise_has_no_figures_of_shortlists() -> None:
+    report = summarize(run_of())
+    assert report.coverage_curve == ()
+    assert report.shortlists["gated"].promised is None
+    assert "shortlist" not in text_report(report)
+    assert "<h2>Shortlist</h2>" not in html_report([report])
+
+
+def test_lengths_of_texts_are_unknown_if_the_run_lacks_one() -> None:
+    results = [decided(query, "always", LISTED) for query in QUERIES]
+    known = [
+        replace(query, lengths={scored.id: 100 for scored in query.scored}) for query in QUERIES
+    ]
+    figures = measure_shortlists(known, results, most=3, seed=0)
+    mean = sum(len(result.shortlist) for result in results) / len(results)
+    assert figures.characters == pytest.approx(100 * mean)
+    assert figures.tokens == pytest.approx(25 * mean)
+    unknown = [replace(known[0], lengths={}), *known[1:]]
+    assert measure_shortlists(unknown, results, most=3, seed=0).tokens is None
 
 
 def test_standalone_chart_is_an_svg_file() -> None:
@@ -618,20 +695,55 @@ def test_signals_have_an_area_for_both_questions() -> None:
     assert "anything relevant?" not in text_report(report)
 
 
-def test_histograms_and_reliability_count_every_query_once() -> None:
-    # Without a confidence model, the sigmoid of the logit is used.
-    bare = PROFILE.replace(confidence={})
-    always = [decided(query, "always", bare) for query in QUERIES]
+def test_histograms_count_every_query_once() -> None:
+    always = [decided(query, "always") for query in QUERIES]
     for histogram in histograms(QUERIES, always):
         assert (sum(histogram.match), sum(histogram.no_match)) == (9, 2)
-    bins = reliability(QUERIES, always)
-    assert sum(tenth.count for tenth in bins) == 11
-    assert bins == tuple(sorted(bins, key=lambda tenth: tenth.stated))
-    assert all(0 <= tenth.stated <= 1 and 0 <= tenth.observed <= 1 for tenth in bins)
-    (top,) = (tenth for tenth in bins if tenth.stated > 0.95)
-    # Logits 3, 3, 4, 4 and 4 at the top; of these b, b and a fit.
-    assert top.count == 5
-    assert top.observed == pytest.approx(3 / 5)
+
+
+def test_reliability_counts_each_rank_of_every_query_once() -> None:
+    always = [decided(query, "always") for query in QUERIES]
+    found = reliability(QUERIES, always)
+    ranks = [known.rank for known in found]
+    assert ranks == sorted(ranks)
+    assert set(ranks) >= {0, 1, 2}
+    for known in found:
+        stated, observed = [], []
+        for query, result in zip(QUERIES, always, strict=True):
+            if known.rank == 0 and result.any_fits is not None:
+                stated.append(result.any_fits)
+                observed.append(any(hit.id in query.relevant for hit in result.hits))
+            for hit in result.hits[known.rank - 1 : known.rank] if known.rank else ():
+                if hit.relevance is not None:
+                    stated.append(hit.relevance)
+                    observed.append(hit.id in query.relevant)
+        assert known.count == len(stated)
+        assert known.stated == pytest.approx(sum(stated) / len(stated))
+        assert known.observed == pytest.approx(sum(observed) / len(observed))
+        tenths = [tenth.stated for tenth in known.bins]
+        assert tenths == sorted(tenths)
+        error = sum(
+            abs(sum(s - o for s, o in of)) for of in in_tenths(stated, observed).values()
+        ) / len(stated)
+        assert known.error == pytest.approx(error)
+
+
+def in_tenths(
+    stated: Sequence[float], observed: Sequence[bool]
+) -> dict[int, list[tuple[float, bool]]]:
+    """Group pairs by the tenth of the stated probability."""
+    tenths: dict[int, list[tuple[float, bool]]] = {}
+    for pair in zip(stated, observed, strict=True):
+        tenths.setdefault(min(int(10 * pair[0]), 9), []).append(pair)
+    return tenths
+
+
+def test_profile_without_probabilities_has_no_reliability() -> None:
+    bare = PROFILE.replace(any_fits={}, relevance={})
+    report = summarize(run_of(profile=bare))
+    assert report.reliability == ()
+    assert "probabilities" not in text_report(report)
+    assert "<h2>Probabilities</h2>" not in html_report([report])
 
 
 @pytest.mark.parametrize("modes", [["never", "always"], ["always"], ["gated", "always"]])
@@ -723,9 +835,9 @@ def test_page_is_complete_loads_nothing_and_escapes_text() -> None:
     assert "http" not in markup
     assert "url(" not in markup
     assert "prefers-color-scheme: dark" in markup
-    # Both curves, latency, where answers get lost, the distributions of cosine, logit and
-    # confidence, and the reliability diagram.
-    assert markup.count("<svg") == 8
+    # Both curves, latency, where answers get lost, the distributions of cosine, BM25, logit and
+    # both probabilities, and the reliability diagrams of both.
+    assert markup.count("<svg") == 10
     assert "stage 2 was skipped" in page.text
     # The only script is that of the table, and it contains no text of a query.
     assert markup.count("<script") == 1
@@ -978,6 +1090,7 @@ def options(*dataset: object, **given: Any) -> argparse.Namespace:
         "signals": False,
         "unnamed": False,
         "background": False,
+        "no_context": False,
         "from_transcripts": None,
         "steps": False,
         "html": None,
@@ -1011,7 +1124,8 @@ def test_command_measures_stores_and_reports_with_the_bundled_models(
     (again,) = json.loads(capsys.readouterr().out)["reports"]
     assert again == report
     assert evaluate.run(options(run)) == 0
-    assert re.match(r"\d of \d right", capsys.readouterr().out)
+    line = capsys.readouterr().out.partition("\n")[0]
+    assert re.fullmatch(r"\d of 1 right, .*\d of 2 answered though nothing fits\.", line)
 
 
 @pytest.mark.parametrize("option", ["html", "curve"])

@@ -129,7 +129,7 @@ def test_perfect_cross_encoder_raises_recall() -> None:
 
 def test_rows_without_the_gate_skip_no_query() -> None:
     profile = AGREEMENT.replace(
-        confidence={"stage1": {"intercept": -5.0}}, answer={"rerank_threshold": 0.5}
+        any_fits={"stage1": {"intercept": -5.0}}, answer={"rerank_threshold": 0.5}
     )
     report = measure_steps(
         read_dataset(MEMORY, limit=4),

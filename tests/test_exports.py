@@ -110,7 +110,7 @@ def test_documented_degradation_codes_are_complete() -> None:
     core = root / "rust" / "core" / "src"
     rules = "".join((core / f).read_text(encoding="utf-8") for f in ("gate.rs", "conclude.rs"))
     said = set(re.findall(r'\bnote\(\s*"([a-z_]+)",', rules))
-    said |= set(re.findall(r'vec!\[Note \{\s*code: "([a-z_]+)"', rules))
+    said |= set(re.findall(r'(?:vec!\[|\|\| )Note \{\s*code: "([a-z_]+)"', rules))
     for error in (crossgate.ModelError("model_missing", ""), ValueError()):
         said |= {degradation("embedder", error).code, degradation("reranker", error).code}
     for path in Path(crossgate.__file__).parent.rglob("*.py"):

@@ -7,13 +7,15 @@ import os
 import shutil
 import subprocess
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 
 from crossgate._agents.hook import shell
-from crossgate._agents.hook.install import temporary_environment
+from crossgate._agents.hook.formats import AGENTS
+from crossgate._agents.hook.install import switched_off, temporary_environment
 from crossgate._cli import run
 from hook_home import CROSSGATE, PDF, Home, furnished
 
@@ -96,6 +98,8 @@ def test_install_is_idempotent_and_keeps_other_settings(home: Home) -> None:
         '{"hooks": []}',
         '{"hooks": {"UserPromptSubmit": {}}}',
         '{"model": 1, "model": 2}',
+        '{"limit": 1e999}',
+        '{"limit": 0.10000000000000000001}',
         "not json",
         "{\n",  # the error is after the last line
     ],
@@ -412,15 +416,23 @@ def test_a_log_is_found_despite_other_bad_settings(home: Home) -> None:
     assert f"error[no_decisions]: {log} holds no decision" in " ".join(done.stderr.split())
 
 
-@pytest.mark.parametrize("log", ["no/where.jsonl", "folder", "pipe", "settings.json"])
-def test_an_unwritable_log_is_refused(home: Home, log: str) -> None:
+@pytest.mark.parametrize(
+    ("log", "code", "exit_code"),
+    [
+        ("no/where.jsonl", "unwritable", 3),
+        ("folder", "unwritable", 3),
+        ("pipe", "unwritable", 3),
+        ("settings.json", "not_a_log", 2),
+    ],
+)
+def test_an_unwritable_log_is_refused(home: Home, log: str, code: str, exit_code: int) -> None:
     work = home.path / "work"
     (work / "folder").mkdir()
     os.mkfifo(work / "pipe")
     (work / "settings.json").write_text("{}\n")
     done = home.run("hook", "install", "--log", log)
-    assert done.returncode == 3
-    assert "error[unwritable]" in done.stderr
+    assert done.returncode == exit_code
+    assert f"error[{code}]" in done.stderr
     assert not settings(home).exists()
     assert (work / "settings.json").read_text() == "{}\n"
 
@@ -445,12 +457,27 @@ def test_a_byte_order_mark_and_null_hooks_are_accepted(home: Home) -> None:
         assert home.run("hook", "uninstall").returncode == 0
 
 
+def test_escapes_and_numbers_are_kept(home: Home) -> None:
+    before = json.loads(
+        '{"half": "\\ud800", "letter": "\u00e9", "large": 1e22, "id": 123456789012345678901}'
+    )
+    path = settings(home, json.dumps(before))
+    assert home.run("hook", "install").returncode == 0
+    after = json.loads(path.read_text(encoding="utf-8"))
+    assert {key: after[key] for key in before} == before
+
+
 SWITCHES = [
     ("claude", ".claude/settings.json", {"disableAllHooks": True}),
     ("claude", "work/.claude/settings.json", {"disableAllHooks": True}),
     ("claude", "work/.claude/settings.local.json", {"disableAllHooks": True}),
     ("gemini", ".gemini/settings.json", {"hooksConfig": {"enabled": False}}),
     ("gemini", "work/.gemini/settings.json", {"tools": {"enableHooks": False}}),
+    (
+        "gemini",
+        ".gemini/settings.json",
+        {"hooksConfig": {"disabled": ["fmt", "/usr/bin/crossgate hook gemini"]}},
+    ),
     ("codex", ".codex/config.toml", {"features": {"hooks": False}}),
     ("codex", "work/.codex/config.toml", {"features": {"codex_hooks": False}}),
 ]
@@ -471,13 +498,32 @@ def test_disabled_hooks_are_reported(
     done = home.run("hook", "install", "--agent", agent)
     assert done.returncode == 0, done.stderr
     assert f"{path} has " in done.stderr
-    assert f"so {agent} runs no hooks" in done.stderr
+    assert f"so {agent} does not run the hook" in done.stderr
     line = next(line for line in home.run("doctor").stdout.split("\n") if f"hook {agent}" in line)
     assert line.startswith("off")
-    assert "runs no hooks" in line
-    assert "runs no hooks" in home.run("hook", "try", "--agent", agent, PDF).stdout
-    path.write_text(path.read_text().replace("true", "null").replace("false", "true"))
-    assert "runs no hooks" not in home.run("hook", "install", "--agent", agent).stderr
+    assert "does not run the hook" in line
+    assert "does not run the hook" in home.run("hook", "try", "--agent", agent, PDF).stdout
+    text = path.read_text().replace("true", "null").replace("false", "true")
+    path.write_text(text.replace("/usr/bin/crossgate hook", "date"))
+    assert "does not run the hook" not in home.run("hook", "install", "--agent", agent).stderr
+
+
+def test_settings_of_an_administrator_are_reported(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(home.path))
+    monkeypatch.chdir(home.path)
+    path = home.path / "managed-settings.json"
+    claude = AGENTS["claude"]
+    assert claude.managed[0] == "/etc/claude-code/managed-settings.json"
+    agent = replace(claude, managed=(str(path),))
+    assert switched_off(agent) == []
+    for key in ("disableAllHooks", "allowManagedHooksOnly"):
+        path.write_text(json.dumps({key: True}))
+        assert switched_off(agent) == [f"{path} has {key}: true"]
+    # In the settings of a user, Claude Code ignores it.
+    settings(home, '{"allowManagedHooksOnly": true}')
+    assert switched_off(claude) == []
 
 
 @pytest.mark.parametrize(

@@ -372,6 +372,17 @@ def test_circular_referrals_are_reported() -> None:
     assert found(documents(texts), "contradicting_triggers") == []
 
 
+def test_siblings_that_send_their_tasks_to_each_other_do_not_contradict() -> None:
+    texts = {
+        "loom-knit": "Knits. For weaving with the sibling tool weft-2.5-weave, use the loom-weave "
+        "skill.",
+        "loom-weave": "Weaves. For knitting with the sibling tool weft-2.5-knit, use the loom-knit "
+        "skill.",
+        "git-history": CLEAN["git-history"],
+    }
+    assert found(documents(texts), "contradicting_triggers") == []
+
+
 def test_a_name_of_one_word_counts_only_in_a_referral() -> None:
     names = DocumentNames(documents({"signup": "a", "pdf-forms": "b", "pdf": "c"}))
     assert list(names.named("see signup", "pdf")) == [("signup", "signup")]

@@ -26,11 +26,13 @@ from conftest import LIBRARY, LengthReranker, TableReranker, build, refused
 from crossgate import Policy, Profile, Router, RouteResult, SourceError
 from crossgate._core import (
     Answer,
+    AnyFits,
     Combine,
-    Confidence,
     Floors,
+    Relevance,
     RunnerUpRule,
-    Stage1Confidence,
+    Stage1AnyFits,
+    Stage1Relevance,
     Winner,
 )
 from crossgate._decision.replay import Difference, check_decision
@@ -219,23 +221,28 @@ def written(path: Path, data: bytes) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "code", "said"),
     [
-        (lambda folder: Path("/dev/full"), "No space left"),
-        (lambda folder: folder / "missing" / "log.jsonl", "No such file"),
-        (lambda folder: folder, "Is a directory"),
-        (lambda folder: folder / ("x" * 300), "name too long"),
-        (lambda folder: folder / "nul\0byte", "null byte"),
+        (lambda folder: Path("/dev/full"), "unwritable", "No space left"),
+        (lambda folder: folder / "missing" / "log.jsonl", "unwritable", "No such file"),
+        (lambda folder: folder, "unwritable", "Is a directory"),
+        (lambda folder: folder / ("x" * 300), "unwritable", "name too long"),
+        (lambda folder: folder / "nul\0byte", "unwritable", "null byte"),
         (
             lambda folder: written(folder / "a.profile.json", b'{"schema": "x/1"}'),
+            "not_a_log",
             "is not a decision log",
         ),
-        (lambda folder: written(folder / "a.cgx", bytes(range(256)) * 8), "is not a decision log"),
+        (
+            lambda folder: written(folder / "a.cgx", bytes(range(256)) * 8),
+            "not_a_log",
+            "is not a decision log",
+        ),
     ],
     ids=["disk full", "folder missing", "folder", "name too long", "nul", "profile", "index"],
 )
 def test_a_log_that_cannot_be_written_stops_no_decision(
-    make: Callable[[Path], Path], said: str, tmp_path: Path
+    make: Callable[[Path], Path], code: str, said: str, tmp_path: Path
 ) -> None:
     log = JsonLinesLog(make(tmp_path))
     result = route(log)
@@ -244,7 +251,7 @@ def test_a_log_that_cannot_be_written_stops_no_decision(
     assert said in result.degraded[0].detail
     with pytest.raises(SourceError) as caught:
         log.used(ID, [])
-    assert caught.value.code == "unwritable"
+    assert caught.value.code == code
 
 
 def test_file_that_is_not_a_log_is_not_changed(tmp_path: Path) -> None:
@@ -494,7 +501,8 @@ SETTINGS = [
     (Profile(winner=Winner(agreed=0.0, disagreed=0.0)), Policy()),
     (
         Profile(
-            confidence=Confidence(stage1=Stage1Confidence(cosine=1.0)),
+            any_fits=AnyFits(stage1=Stage1AnyFits(cosine=1.0)),
+            relevance=Relevance(stage1=Stage1Relevance(cosine=1.0)),
             answer=Answer(rerank_threshold=0.99),
         ),
         Policy(),
@@ -650,6 +658,24 @@ def test_a_log_that_cannot_be_written_is_said_on_stderr(run: Any, words: Path) -
     assert re.search(r"^crossgate: degraded\[telemetry_failed\]: [^\n]+$", done.err, re.MULTILINE)
     failed: Run = run("used", ID, "--log", "no/where.jsonl")
     assert (failed.code, failed.error) == (3, "unwritable")
+
+
+@pytest.mark.parametrize(
+    "content", [b"a, b\n1, 2\n", b'{"schema": "x/1"}\n', bytes(range(256)) * 8]
+)
+def test_commands_on_a_file_of_another_kind_exit_with_2(
+    run: Any, tmp_path: Path, content: bytes
+) -> None:
+    other = written(tmp_path / "other", content)
+    for arguments, code in (
+        (("used", ID, "--log", other), "not_a_log"),
+        (("feedback", "right", "--log", other), "not_a_log"),
+        (("calibrate", "--from-log", other, "-o", tmp_path / "p.json"), "no_labels"),
+    ):
+        done: Run = run(*arguments)
+        assert (done.code, done.error) == (2, code)
+    assert run("replay", other).code == 2
+    assert other.read_bytes() == content
 
 
 def test_replay_ends_at_the_first_difference(run: Any, path: Path) -> None:

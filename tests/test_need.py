@@ -64,14 +64,21 @@ def test_small_talk_selects_nothing(index: Index) -> None:
     assert router.route(REQUESTS[0]).selected[0].id == "pdf-toolkit"
 
 
-def test_confidence_is_a_product_with_need(index: Index, embedder: OnnxEmbedder) -> None:
-    result = Router(index, reranker=None).route("repair a messy csv file")
-    trace = result.trace
-    need = need_of(embedder, "repair a messy csv file")
-    assert trace["request"]["needs_document"] == trace["gate"]["signals"]["needs_document"] == need
-    trace["request"]["needs_document"] = None
-    without = replay(trace)["gate"]["confidence"]
-    assert result.confidence == without * need
+def test_odds_that_any_fits_fall_with_a_doubtful_need(index: Index, embedder: OnnxEmbedder) -> None:
+    def log_odds(probability: float) -> float:
+        return math.log(probability / (1 - probability))
+
+    for query in (*REQUESTS, *CONVERSATION):
+        result = Router(index, reranker=None).route(query)
+        trace, need = result.trace, need_of(embedder, query)
+        signals = trace["gate"]["signals"]
+        assert trace["request"]["needs_document"] == signals["needs_document"] == need
+        trace["request"]["needs_document"] = None
+        without = replay(trace)["gate"]["any_fits"]
+        # Odds of 3 to 1 or more leave no doubt.
+        doubt = min(0.0, log_odds(need) - math.log(3))
+        assert result.any_fits is not None
+        assert log_odds(result.any_fits) == pytest.approx(log_odds(without) + doubt, abs=1e-9)
 
 
 def test_given_vector_gives_the_same_decision(index: Index, embedder: OnnxEmbedder) -> None:

@@ -16,7 +16,7 @@ import pytest
 from crossgate import CrossgateError
 from crossgate._agents import parking
 from crossgate._agents.hook.formats import AGENTS
-from crossgate._agents.skill_lists import BUDGETS, list_skills
+from crossgate._agents.skill_lists import BUDGETS, budget_of, list_skills
 from crossgate._sources.transcripts import Turn
 from hook_home import PDF, SKILLS, Home, furnished
 
@@ -69,6 +69,65 @@ def test_the_list_has_tokens_uses_and_the_effect_of_the_budget(
     assert 0 < len(shown) < len(skills)
     codex = list_skills(AGENTS["codex"], str(home.path), ())
     assert codex == []
+
+
+def test_uses_of_two_plugins_are_apart(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(home.path))
+    monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
+    installed = {}
+    for plugin in ("docs", "code"):
+        home.skill("review", f"Review the {plugin}.", below=f"plugins/{plugin}")
+        installed[f"{plugin}@shop"] = [{"installPath": str(home.path / "plugins" / plugin)}]
+    path = home.path / ".claude/plugins/installed_plugins.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps({"plugins": installed}))
+    opened = [("docs:review",), ("docs:review",), ("code:review",), ("csv-cleaner",)]
+    turns = [Turn(path=Path("t"), line=1, text="x", opened=names) for names in opened]
+    skills = {skill.name: skill for skill in list_skills(AGENTS["claude"], str(home.path), turns)}
+    uses = {name: skill.uses for name, skill in skills.items() if skill.uses}
+    assert uses == {"docs:review": 2, "code:review": 1, "csv-cleaner": 1}
+
+
+def test_settings_change_the_budget(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(home.path))
+    monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
+    monkeypatch.delenv("CLAUDE_PROJECT_DIR", raising=False)
+    work, claude = str(home.path / "work"), AGENTS["claude"]
+
+    def chars() -> tuple[int, int]:
+        budget = budget_of(claude, work)
+        assert budget is not None
+        return budget.chars, budget.description_chars
+
+    assert chars() == (8_000, 1_536)
+    path = home.path / ".claude/settings.json"
+    path.write_text('{"skillListingBudgetFraction": 0.02, "skillListingMaxDescChars": 500}')
+    assert chars() == (16_000, 500)
+    local = home.path / "work/.claude/settings.local.json"
+    local.parent.mkdir()
+    local.write_text('{"skillListingBudgetFraction": 0.05}')
+    assert chars() == (40_000, 500)
+    monkeypatch.setenv("SLASH_COMMAND_TOOL_CHAR_BUDGET", "1234")
+    assert chars() == (1_234, 500)
+    for bad in ('"x"', "0", "-1", "true", "2", "null"):
+        local.write_text(f'{{"skillListingBudgetFraction": {bad}}}')
+        path.write_text("{")
+        monkeypatch.setenv("SLASH_COMMAND_TOOL_CHAR_BUDGET", "0")
+        assert chars() == (8_000, 1_536)
+
+
+def test_only_agents_that_are_here_are_listed(home: Home) -> None:
+    assert [found["agent"] for found in listed(home)["agents"]] == ["claude"]
+    (home.path / ".config/opencode").mkdir(parents=True)
+    assert [found["agent"] for found in listed(home)["agents"]] == ["claude", "opencode"]
+
+
+def test_the_first_parked_skill_does_not_silence_the_others(home: Home) -> None:
+    assert home.run("hook", "install").returncode == 0
+    assert home.run("skills", "park", "csv-cleaner").returncode == 0
+    assert "- pdf-toolkit" in home.hook().context
+    tried = home.run("hook", "try", "repair the broken quoting in this messy CSV file").stdout
+    assert "skills-parked/csv-cleaner" in tried
 
 
 def test_parking_is_reversible_and_the_hook_still_suggests_the_skill(home: Home) -> None:
@@ -145,6 +204,34 @@ def test_tracked_skills_are_refused_unless_told_otherwise(home: Home) -> None:
         "deploy",
         "draft",
     ]
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+def test_a_skill_is_not_moved_if_git_cannot_say_whether_it_tracks_it(home: Home) -> None:
+    work = home.path / "work"
+    shutil.rmtree(work / ".git")
+    home.skill("deploy", "Ship the service to staging", below="work/.claude")
+    for command in (["init", "-q"], ["add", "."]):
+        subprocess.run(["git", "-C", str(work), *command], check=True)
+    other = home.path / "other"
+    subprocess.run(["git", "init", "-q", str(other)], check=True)
+    done = home.run("skills", "park", "deploy", GIT_DIR=str(other / ".git"))
+    assert "git tracks" in done.stderr
+    (work / ".git/config").write_text("[broken")
+    done = home.run("skills", "park", "deploy")
+    assert done.returncode == 2
+    assert "cannot ask git" in done.stderr
+    assert (work / ".claude/skills/deploy").exists()
+
+
+def test_moves_before_a_failure_are_named(home: Home) -> None:
+    blocked = home.path / "work/.claude/skills-parked"
+    home.skill("deploy", "Ship the service to staging", below="work/.claude")
+    blocked.write_text("not a folder")
+    done = home.run("skills", "park", "pdf-toolkit", "deploy")
+    assert done.returncode == 3
+    assert f"moved {home.path / '.claude/skills/pdf-toolkit'} to" in done.stderr
+    assert home.run("skills", "unpark", "pdf-toolkit").returncode == 0
 
 
 def refuse_rename(first: object, second: object) -> None:

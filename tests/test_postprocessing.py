@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from conftest import LIBRARY, LengthReranker, TableReranker, refused
 from crossgate import Document, Hit, Profile, RouteResult, rerank
-from crossgate._core import Confidence, Stage1Confidence
+from crossgate._core import AnyFits, Relevance, Stage1AnyFits, Stage1Relevance
 from crossgate._decision import cascade
 from crossgate._pipelines.postprocessing import (
     LEXICAL_PROVIDERS,
@@ -417,7 +417,10 @@ def test_empty_selection_stays_empty() -> None:
 
 
 def test_limit_does_not_refill_an_empty_selection() -> None:
-    unsure = Profile(confidence=Confidence(stage1=Stage1Confidence(intercept=-9.0)))
+    unsure = Profile(
+        any_fits=AnyFits(stage1=Stage1AnyFits(intercept=-9.0)),
+        relevance=Relevance(stage1=Stage1Relevance()),
+    )
     texts = ["clean csv files", "csv", "files"]
     abstained = rerank(
         "clean csv", texts, reranker=None, profile=unsure, limit=1, min_confidence=0.5

@@ -28,14 +28,20 @@ from crossgate import (
 )
 from crossgate._core import (
     Answer,
+    AnyFits,
     Blend,
     Combine,
-    Confidence,
+    EvidenceWeights,
     Floors,
     Lexical,
+    Promise,
+    Relevance,
     RunnerUpRule,
-    Stage1Confidence,
-    Stage2Confidence,
+    Shortlist,
+    Stage1AnyFits,
+    Stage1Relevance,
+    Stage2AnyFits,
+    Stage2Relevance,
     Warnings,
     Winner,
 )
@@ -55,8 +61,36 @@ FROM_0 = st.one_of(st.none(), st.floats(0, 100))
 COSINE = st.one_of(st.none(), st.floats(-1, 1))
 NAMES = st.text(max_size=8)
 
-STAGE1 = {name: NUMBERS for name in Stage1Confidence().to_dict()}
-STAGE2 = {name: NUMBERS for name in Stage2Confidence().to_dict()}
+MODELS = (AnyFits, Stage1AnyFits, Stage2AnyFits), (Relevance, Stage1Relevance, Stage2Relevance)
+
+
+def stages(*kinds: Any, **options: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Draw a pair of models, each with numbers or absent."""
+    pair, *models = kinds
+    drawn = [st.builds(model, **{name: NUMBERS for name in model().to_dict()}) for model in models]
+    first, second = (st.one_of(st.none(), model) for model in drawn)
+    return st.builds(pair, stage1=first, stage2=second, **options)
+
+
+@st.composite
+def promises(draw: st.DrawFn) -> list[Promise]:
+    """Draw what lists of ascending lengths promise, with shares that do not rise."""
+    lengths = sorted(draw(st.sets(st.integers(1, 30), max_size=3)))
+    shares = st.lists(st.floats(0, 1), min_size=1, max_size=50)
+    return [
+        Promise(most=length, least_shares=sorted(draw(shares), reverse=True)) for length in lengths
+    ]
+
+
+SHORTLISTS = st.builds(
+    Shortlist,
+    least=SHARE,
+    coverage=st.floats(0.01, 0.99),
+    most=st.integers(1, 20),
+    stage1=promises(),
+    stage2=promises(),
+)
+EVIDENCE = st.builds(EvidenceWeights, **{name: NUMBERS for name in EvidenceWeights().to_dict()})
 
 
 def winner(agreed: float | None, more: float | None) -> Winner:
@@ -79,12 +113,11 @@ PROFILES = st.builds(
     ),
     per_channel=st.integers(2, 99),
     pool=st.integers(1, 99),
-    confidence=st.builds(
-        Confidence,
-        stage1=st.one_of(st.none(), st.builds(Stage1Confidence, **STAGE1)),
-        stage2=st.one_of(st.none(), st.builds(Stage2Confidence, **STAGE2)),
-    ),
-    answer=st.builds(Answer, rerank_threshold=SHARE, threshold=SHARE),
+    evidence=EVIDENCE,
+    any_fits=stages(*MODELS[0]),
+    answer=st.builds(Answer, rerank_threshold=SHARE, threshold=SHARE, confidence=SHARE),
+    relevance=stages(*MODELS[1], threshold=SHARE),
+    shortlist=SHORTLISTS,
     winner=st.builds(winner, FROM_0, FROM_0),
     runner_up=st.builds(RunnerUpRule, stage1=FROM_0, stage2=FROM_0),
     corpora=st.lists(NAMES, max_size=2),
@@ -143,8 +176,10 @@ def test_what_is_left_out_is_off() -> None:
     assert profile_from({"schema": PROFILE_SCHEMA}) == Profile.from_dict({}) == Profile()
     profile = profile_from({"schema": PROFILE_SCHEMA, "winner": {"agreed": 0.5}})
     assert profile == Profile(winner=Winner(agreed=0.5))
-    for part in ("answer", "winner", "runner_up", "confidence"):
+    for part in ("answer", "winner", "runner_up", "any_fits", "relevance"):
         assert set(Profile().to_dict()[part].values()) == {None}
+    off: dict[str, Any] = {"least": None, "coverage": 0.9, "most": 5, "stage1": [], "stage2": []}
+    assert Profile().to_dict()["shortlist"] == off
     policy = Policy.from_dict({"cliff_core": 2})
     assert policy == Policy(cliff_core=2)
     values = Policy().to_dict()
@@ -238,14 +273,39 @@ def test_what_names_no_version_is_none(values: object) -> None:
         ({"blend": {"cosine_weight": 0, "bm25_weight": 0}}, "weight"),
         ({"blend": {"pivot": 0}}, "pivot"),
         ({"blend": {"bm25_half": 8.0}}, "bm25_half"),
-        ({"confidence": {"stage1": 0}}, "confidence.stage1"),
-        ({"confidence": {"stage2": "x"}}, "confidence.stage2"),
-        ({"confidence": {"stage1": {"cosin": 1}}}, "cosin"),
-        ({"confidence": {"stage1": {"rerank_score": 1}}}, "rerank_score"),
-        ({"confidence": {"stage1": {"cosine": "1"}}}, "confidence.stage1.cosine"),
-        ({"confidence": {"stage1": {"cosine": None}}}, "confidence.stage1.cosine"),
-        ({"confidence": {"stage2": {"rerank_score": math.inf}}}, "stage2.rerank_score"),
-        ({"confidence": {"stage2": {"same_first": True}}}, "stage2.same_first"),
+        ({"answer": {"confidence": 1.5}}, "answer.confidence is 1.5"),
+        ({"confidence": {}}, "confidence"),
+        ({"any_fits": {"stage1": 0}}, "any_fits.stage1"),
+        ({"any_fits": {"stage2": "x"}}, "any_fits.stage2"),
+        ({"any_fits": {"stage1": {"cosin": 1}}}, "cosin"),
+        ({"any_fits": {"stage1": {"rerank_score": 1}}}, "rerank_score"),
+        ({"any_fits": {"stage1": {"log_sum": "1"}}}, "any_fits.stage1.log_sum"),
+        ({"any_fits": {"stage1": {"cosine": None}}}, "any_fits.stage1.cosine"),
+        ({"any_fits": {"stage2": {"rerank_score": math.inf}}}, "stage2.rerank_score"),
+        ({"relevance": {"stage1": {"unread": 1.0}}}, "unread"),
+        ({"relevance": {"stage2": {"unread": True}}}, "stage2.unread"),
+        ({"relevance": {"stage2": {"intercept": "0"}}}, "stage2.intercept"),
+        ({"relevance": {"threshold": -0.1}}, "relevance.threshold is -0.1"),
+        ({"evidence": {"triggers": 1.0}}, "triggers"),
+        ({"evidence": {"trigger": math.nan}}, "evidence.trigger"),
+        ({"shortlist": {"coverage": 0}}, "shortlist.coverage is 0"),
+        ({"shortlist": {"coverage": 1.0}}, "shortlist.coverage is 1"),
+        ({"shortlist": {"coverage": math.nan}}, "shortlist.coverage"),
+        ({"shortlist": {"coverage": None}}, "shortlist.coverage"),
+        ({"shortlist": {"most": 0}}, "shortlist.most is 0"),
+        ({"shortlist": {"most": 2.5}}, "shortlist.most"),
+        ({"shortlist": {"least": 1.01}}, "shortlist.least is 1.01"),
+        ({"shortlist": {"stage1": [{"most": 5}]}}, "least_shares"),
+        ({"shortlist": {"stage1": [{"most": 5, "least_shares": []}]}}, "least_shares is 0"),
+        ({"shortlist": {"stage1": [{"most": 0, "least_shares": [0.5]}]}}, "[0].most is 0"),
+        (
+            {"shortlist": {"stage2": [{"most": 5, "least_shares": [0.5]}] * 2}},
+            "shortlist.stage2[1].most is 5",
+        ),
+        (
+            {"shortlist": {"stage2": [{"most": 5, "least_shares": [0.5, 0.6]}]}},
+            "is 0.6: it must be from 0 to 0.5",
+        ),
         ({"corpora": "abc"}, "corpora"),
         ({"corpora": [5]}, "corpora"),
         ({"name": 5}, "name"),
@@ -356,8 +416,8 @@ def test_a_pool_of_the_largest_size_works() -> None:
         (b"", "profile_malformed"),
         (b"{", "profile_malformed"),
         (b"[]", "profile_malformed"),
-        (b'{"schema": "crossgate-profile/3", "gait": {}}', "profile_malformed"),
-        (b'{"schema": "crossgate-profile/3", "pool": 0}', "profile_malformed"),
+        (b'{"schema": "crossgate-profile/4", "gait": {}}', "profile_malformed"),
+        (b'{"schema": "crossgate-profile/4", "pool": 0}', "profile_malformed"),
         (b'{"schema": "crossgate-profile/1"}', "profile_version"),
         (b'{"schema": "crossgate-profile/9", "gait": {}}', "profile_version"),
         (b'{"schema": "crossgate-policy/2"}', "profile_version"),
@@ -383,7 +443,7 @@ def test_files(tmp_path: Path, content: bytes, code: str) -> None:
         (b'{"schema": "crossgate-policy/2", "flours": {}}', "policy_malformed"),
         (b'{"schema": "crossgate-policy/2", "agreement": 2}', "policy_malformed"),
         (b'{"schema": "crossgate-policy/9"}', "policy_version"),
-        (b'{"schema": "crossgate-profile/3"}', "policy_version"),
+        (b'{"schema": "crossgate-profile/4"}', "policy_version"),
         (b"\xff\xfe", "policy_malformed"),
     ],
     ids=lambda value: str(value)[:30],
@@ -434,9 +494,12 @@ def test_the_bundled_profile_names_its_models() -> None:
     assert profile.embedder.startswith("crossgate-embedder-minilm-l6@sha256:")
     assert profile.reranker is not None
     # A gate that never fires, or never abstains, is one on paper only.
-    assert None not in profile.confidence.to_dict().values()
-    assert None not in profile.answer.to_dict().values()
+    assert None not in profile.any_fits.to_dict().values()
+    assert None not in (profile.relevance.stage1, profile.relevance.stage2)
+    assert None not in (profile.answer.rerank_threshold, profile.answer.threshold)
     assert profile.winner.agreed is not None
+    assert profile.shortlist.stage1
+    assert profile.shortlist.stage2
 
 
 def test_the_bundled_profile_fits_the_bundled_models() -> None:

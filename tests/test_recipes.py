@@ -21,7 +21,16 @@ from conftest import (
     refused,
 )
 from crossgate import Candidate, Document, Index, Profile, RouteResult, rerank
-from crossgate._core import Answer, Combine, Confidence, RunnerUpRule, Stage2Confidence, Winner
+from crossgate._core import (
+    Answer,
+    AnyFits,
+    Combine,
+    Relevance,
+    RunnerUpRule,
+    Stage2AnyFits,
+    Stage2Relevance,
+    Winner,
+)
 from crossgate._decision import cascade
 from crossgate._evaluation.data.datasets import Dataset, read_dataset
 from crossgate._evaluation.measures.metrics import recall
@@ -219,7 +228,8 @@ def test_the_gate_skips_where_words_meaning_and_age_agree() -> None:
 
 def test_guardrails_and_nothing_relevant_apply() -> None:
     profile = REPLACE.replace(
-        confidence=Confidence(stage2=Stage2Confidence(rerank_score=1.0)),
+        any_fits=AnyFits(stage2=Stage2AnyFits(rerank_score=1.0)),
+        relevance=Relevance(stage2=Stage2Relevance(rerank_score=1.0)),
         answer=Answer(threshold=0.5),
         runner_up=RunnerUpRule(stage2=1.0),
     )

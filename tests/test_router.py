@@ -807,7 +807,7 @@ def test_profile_is_read_from_a_file(index: Index, tmp_path: Any) -> None:
     path = tmp_path / "profile.json"
     fitted = Profile(
         name="mine",
-        confidence={"stage1": {"intercept": -9.0}},
+        any_fits={"stage1": {"intercept": -9.0}},
         answer={"rerank_threshold": 0.5},
     )
     path.write_text(json.dumps(profile_values(fitted)))

@@ -23,7 +23,7 @@ import httpx2
 import pytest
 
 from conftest import build
-from crossgate import rerank
+from crossgate import Profile, rerank, write_profile
 from crossgate.integrations._selection import select
 from crossgate.integrations.sentence_transformers import rank
 
@@ -121,23 +121,29 @@ def test_voyage_client_reads_the_answer(served: Served, monkeypatch: pytest.Monk
         )
 
 
-def test_server_conforms_to_its_openapi_description(served: Served, tmp_path: Path) -> None:
+def test_server_conforms_to_its_openapi_description(tmp_path: Path) -> None:
     """Schemathesis makes requests of the description, good and bad, and reads the answers."""
     pytest.importorskip("schemathesis", reason="schemathesis is not installed")
-    command = [
-        *(sys.executable, "-m", "schemathesis.cli", "run", f"{served.url}/openapi.json"),
-        *("--header", f"Authorization: Bearer {KEY}", "--max-examples", "10", "--no-shrink"),
-        "--generation-deterministic",
-    ]
-    done = subprocess.run(
-        command,
-        cwd=tmp_path,
-        env={**os.environ, "NO_PROXY": "*"},
-        capture_output=True,
-        text=True,
-    )
+    index = tmp_path / "skills.cgx"
+    build(embedder=None).save(index)
+    # Without weights of relevance, the server would refuse every `min_confidence`.
+    weights = {"stage1": {"bm25": 1.0}, "stage2": {"bm25": 1.0}}
+    write_profile(index.with_suffix(".profile.json"), Profile(relevance=weights))
+    with serving("--port", "0", "--index", str(index)) as served:
+        command = [
+            *(sys.executable, "-m", "schemathesis.cli", "run", f"{served.url}/openapi.json"),
+            *("--header", f"Authorization: Bearer {KEY}", "--max-examples", "10", "--no-shrink"),
+            "--generation-deterministic",
+        ]
+        done = subprocess.run(
+            command,
+            cwd=tmp_path,
+            env={**os.environ, "NO_PROXY": "*"},
+            capture_output=True,
+            text=True,
+        )
     assert done.returncode == 0, done.stdout
-    assert "8 selected / 8 total" in done.stdout
+    assert "9 selected / 9 total" in done.stdout
 
 
 def test_crossgates_own_clients_read_the_answer(served: Served) -> None:
@@ -245,6 +251,17 @@ def test_route(served: Served) -> None:
     assert (wrong.status_code, wrong.json()["error"]["code"]) == (400, "query_too_long")
 
 
+def test_explain(served: Served) -> None:
+    asked = {"query": "merge pdf files", "id": "pdf-toolkit"}
+    answer = served.post("/explain", asked).json()
+    assert (answer["step"], answer["selected"][0]) == ("selected", "pdf-toolkit")
+    denied = served.post("/explain", {**asked, "deny": ["pdf-toolkit"]}).json()
+    assert denied["step"] == "denied"
+    assert "pdf-toolkit" not in denied["selected"]
+    unknown = served.post("/explain", {**asked, "id": "pdf-tolkit"})
+    assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "unknown_document")
+
+
 def test_route_names_no_folder_of_the_machine(tmp_path: Path) -> None:
     from crossgate import Index
     from crossgate._sources import read_sources
@@ -264,7 +281,6 @@ def test_route_names_no_folder_of_the_machine(tmp_path: Path) -> None:
 
 
 def test_route_uses_the_reranker_and_the_policy_of_the_command_line(tmp_path: Path) -> None:
-    from crossgate import Profile
     from crossgate._values.profile_files import write_profile
 
     index, policy = tmp_path / "skills.cgx", tmp_path / "policy.json"
@@ -440,7 +456,7 @@ def test_pages_for_machines_and_people(served: Served) -> None:
     assert "no/such" not in counted
     described = get("/openapi.json").json()
     paths = {"/v1/rerank", "/v2/rerank", "/rerank", "/voyage/rerank", "/v1/systemone"}
-    paths |= {"/route", "/health", "/metrics"}
+    paths |= {"/route", "/explain", "/health", "/metrics"}
     assert set(described["paths"]) == paths
     page = get("/docs").text
     assert "/v2/rerank" in page

@@ -525,13 +525,27 @@ ANY_VALUE = st.lists(
 @given(
     ANY_VALUE,
     ANY_VALUE,
-    st.sampled_from(["argument-hint", "metadata", "allowed-tools", "hooks", "x_y"]),
+    st.sampled_from(
+        [
+            "argument-hint",
+            "metadata",
+            "hooks",
+            "x.y",
+            "1st",
+            "größe",
+            '"two words"',
+            "@k",
+            "[k]",
+            "&k",
+        ]
+    ),
     st.permutations(["name", "description", "when_to_use", "first", "second"]),
 )
 @example("[", "]", "hooks", ["first", "name", "second", "description", "when_to_use"])
 @example('"', '"', "hooks", ["first", "name", "second", "description", "when_to_use"])
+@example("[", "\x00", '"two words"', ["name", "first", "description", "second", "when_to_use"])
 @example("a\u2028name: b", "", "hooks", ["name", "first", "second", "description", "when_to_use"])
-def test_used_keys_are_read_whatever_an_unused_key_holds(
+def test_used_keys_are_read_whatever_an_unused_key_is_and_holds(
     first: str, second: str, key: str, order: list[str]
 ) -> None:
     lines = {
@@ -564,6 +578,8 @@ DESCRIPTIONS = {
     ">\n  Sort mail: letters\n\tand parcels": "Sort mail: letters and parcels",
     "|\n  Sort mail.\n\tParcels: first": "Sort mail.\nParcels: first",
     "Knit\nsocks: at column zero": "Knit",
+    '"Knit: socks"\nneedle sizes: [3': "Knit: socks",
+    "|\n**When**: cold\n- socks: wool": "**When**: cold\n- socks: wool",
 }
 
 
@@ -575,6 +591,12 @@ def test_a_description_that_is_not_valid_yaml_is_read_as_text(
     write(tmp_path / "SKILL.md", skill(text))
     (document,) = read_sources([tmp_path]).documents
     assert (document.id, document.text, document.metadata["license"]) == ("x", read, "MIT")
+
+
+def test_an_indented_front_matter_is_read(tmp_path: Path) -> None:
+    write(tmp_path / "SKILL.md", skill("  hint: [a] [b]\n  description: Brew: tea\n  name: x"))
+    (document,) = read_sources([tmp_path]).documents
+    assert (document.id, document.text) == ("x", "Brew: tea")
 
 
 def test_manual_skill_is_left_out_without_a_problem(tmp_path: Path) -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import math
 import shutil
+import socket
 import struct
 import subprocess
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -617,6 +620,37 @@ def test_postgres_whose_connection_is_killed() -> None:
         with psycopg.connect(server()) as fresh:
             assert adapter.search(fresh, "csv", **options).hits
         keeper.execute("DROP TABLE killed")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"", b'HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n{"result": {"points": ['],
+    ids=["silent", "stops in its answer"],
+)
+def test_qdrant_that_does_not_answer_in_time(answer: bytes) -> None:
+    client_of = pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
+    from crossgate.stores import qdrant as adapter
+
+    held: list[socket.socket] = []
+
+    def hold(listener: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                held.append(connection)
+                connection.recv(65_536)
+                connection.sendall(answer)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=hold, args=[listener], daemon=True).start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        client = client_of.QdrantClient(url, timeout=1, check_compatibility=False)
+        with pytest.raises(Exception, match="timed out"):
+            adapter.search(client, "documents", "csv", vector=ROWS[0]["vector"])
+        client.close()
+    assert held
+    for connection in held:
+        connection.close()
 
 
 def fill(path: Path) -> None:

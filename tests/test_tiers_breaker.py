@@ -10,7 +10,7 @@ import sys
 import threading
 from collections import Counter, deque
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import cycle, pairwise
 from typing import Any
 
 import pytest
@@ -263,6 +263,23 @@ def test_threads_never_exceed_the_trials_nor_leave_one_taken() -> None:
         if permit is not None:
             permit.success()
     assert breaker.state == "closed"
+
+
+def test_jumps_of_the_wall_clock_end_neither_cooldown_nor_deadline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    times = cycle((0.0, 4e9, 1e9))
+    monkeypatch.setattr("time.time", lambda: next(times))
+    breaker = CircuitBreaker(failures=1, cooldown=3600.0)
+    permit = breaker.admit()
+    assert permit
+    with pytest.raises(OSError), permit:
+        raise OSError
+    deadline = Deadline(3_600_000)
+    for _ in range(6):
+        assert breaker.admit() is None
+        assert 0 < breaker.seconds_closed_off <= 3600
+        assert 0 < (deadline.left or 0) <= 3600
 
 
 def test_cancelled_tasks_give_their_trial_back() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
+import math
 import re
 import threading
 from collections.abc import Iterator
@@ -16,7 +18,7 @@ from typing import Any
 import pytest
 
 from conftest import LIBRARY
-from crossgate import InputError, ToolRouter
+from crossgate import InputError, Profile, ToolRouter
 
 ROOT = Path(__file__).parents[1]
 PROMPT = "squash the last commits of my git branch"
@@ -71,10 +73,33 @@ def test_shortlist_contains_tools_below_the_threshold() -> None:
         assert names == [hit.id for hit in router.router.route(prompt).hits][:limit]
     assert router.router.route("hello there").ids == []
     assert router.select("hello there") != []
-    confidence = router.router.route(prompt).confidence
-    assert confidence is not None
-    assert router.select(prompt, min_confidence=confidence) != []
-    assert router.select(prompt, min_confidence=confidence + 1e-9) == []
+    any_fits = router.router.route(prompt).any_fits
+    assert any_fits is not None
+    assert router.select(prompt, min_confidence=any_fits) != []
+    assert router.select(prompt, min_confidence=any_fits + 1e-9) == []
+
+
+def test_coverage_decides_how_many_tools_there_are() -> None:
+    router = ToolRouter(openai_tools(), **STAGE1)
+    prompt = "the pictures for the web page are far too big"
+    for asked, limit in itertools.product((0.5, 0.8, 0.9, 0.97), (1, 2, 5)):
+        names = [
+            tool["function"]["name"] for tool in router.select(prompt, coverage=asked, limit=limit)
+        ]
+        result = router.router.route(prompt, limit=limit, coverage=asked, max_shortlist=limit)
+        assert names == [hit.id for hit in result.shortlist]
+        assert 1 <= len(names) <= limit
+    few, many = (router.select(prompt, coverage=asked) for asked in (0.5, 0.99))
+    assert many[: len(few)] == few
+    # A model can decline every tool, so no prompt gets an empty list.
+    assert router.select("hello there", coverage=0.9) != []
+
+
+def test_coverage_without_a_fitted_shortlist_is_refused() -> None:
+    router = ToolRouter(openai_tools(), **STAGE1, profile=Profile(name="plain"))
+    with pytest.raises(InputError, match="'plain' has no fitted shortlist") as caught:
+        router.select(PROMPT, coverage=0.9)
+    assert caught.value.code == "out_of_range"
 
 
 def test_pasted_text_is_accepted_as_a_query() -> None:
@@ -89,6 +114,8 @@ def test_pasted_text_is_accepted_as_a_query() -> None:
         ({"prompt": None}, "invalid_text"),
         ({"prompt": PROMPT, "limit": 0}, "out_of_range"),
         ({"prompt": PROMPT, "min_confidence": 2}, "out_of_range"),
+        ({"prompt": PROMPT, "coverage": 0}, "out_of_range"),
+        ({"prompt": PROMPT, "coverage": math.nan}, "out_of_range"),
     ],
 )
 def test_invalid_query_is_refused(arguments: dict[str, Any], code: str) -> None:

@@ -109,6 +109,12 @@ def test_agent_messages_and_damaged_lines_are_skipped(
     assert heard(path) == [("hello", ())]
 
 
+def test_a_file_that_the_editor_adds_is_not_part_of_the_prompt(tmp_path: Path) -> None:
+    added = "<ide_opened_file>The user opened /x/y.py in the IDE.</ide_opened_file>"
+    blocks = [{"type": "text", "text": text} for text in (added, "mend this")]
+    assert heard(transcript(tmp_path / "a.jsonl", said(blocks))) == [("mend this", ())]
+
+
 def test_skills_opened_after_a_command_are_ignored(tmp_path: Path) -> None:
     path = transcript(
         tmp_path / "a.jsonl", said("hi"), said("/deploy staging"), called("Skill", skill="deploy")

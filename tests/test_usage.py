@@ -114,6 +114,18 @@ def test_names_match_without_the_plugin() -> None:
     assert (report.total.used, report.total.unprompted) == (1, 0)
 
 
+def test_skills_of_two_plugins_are_two_skills() -> None:
+    log = [entry("a", "injected", "docs:review"), entry("b", "injected", "docs:review")]
+    report = measure_usage(log, [turn("a", "code:review"), turn("b", "review")])
+    assert (report.total.used, report.total.unused, report.total.unprompted) == (1, 1, 1)
+    assert (report.skills["docs:review"].unused, report.skills["code:review"].unprompted) == (1, 1)
+
+
+def test_white_space_around_a_prompt_does_not_matter() -> None:
+    report = measure_usage([entry(" a\n", "injected", "pdf")], [turn("a", "pdf")])
+    assert (report.matched, report.total.used) == (1, 1)
+
+
 def test_a_shortlist_counts_each_skill_and_has_its_own_row() -> None:
     log = [
         entry("a", "injected", "pdf", "csv", form="shortlist"),
@@ -128,6 +140,8 @@ def test_a_skill_that_was_suggested_shortly_before_is_not_an_unprompted_use() ->
     log = [entry("again", "skipped", "pdf", reason="seen")]
     report = measure_usage(log, [turn("again", "pdf", "csv")])
     assert (report.total.unprompted, report.skills["csv"].unprompted) == (1, 1)
+    report = measure_usage(log, [turn("again", "pdf")])
+    assert (report.total.unprompted, report.total.neither) == (0, 0)
 
 
 def test_prompts_far_apart_in_time_are_not_matched() -> None:
@@ -142,7 +156,7 @@ def test_a_skill_that_is_never_used_gets_a_proposal() -> None:
     report = measure_usage(log, [turn(str(number)) for number in range(5)])
     ((name, text),) = report.proposals()
     assert name == "pdf"
-    assert all(word in text for word in ("lint", "--deny pdf"))
+    assert all(word in text for word in ("lint", "teach", "--deny pdf"))
     used = measure_usage(log, [turn(str(number), *["pdf"][:number]) for number in range(5)])
     assert list(used.proposals()) == []
 
@@ -189,6 +203,13 @@ def test_the_command_measures_the_hook(home: Home, tmp_path: Path) -> None:
     assert "withheld in shadow mode" in shown
     assert "cannot show" in shown
     assert PDF not in shown
+    week = f"{now:%G-W%V}"
+    for options, found in (
+        (["--week", week, "--form", "pick"], True),
+        (["--week", "2020-W01"], False),
+        (["--form", "shortlist"], False),
+    ):
+        assert (GIT in home.run("usage", "--prompts", "unused", *options).stdout) is found
     assert "would have got a skill (shadow mode)" in home.run("doctor").stdout
 
 

@@ -38,7 +38,7 @@ def test_readers_do_not_wait_for_a_writer() -> None:
         found, texts = index.search("fox", None, blend=BLEND, per_channel=2)
         if len(index) == 1:
             assert [candidate.id for candidate in found] == ["first"]
-            assert [text for _, text, _, _ in texts] == ["a quick red fox"]
+            assert [text for _, text, *_ in texts] == ["a quick red fox"]
             answered += 1
     writer.join()
     # A reader that waits gets its first or second answer only after the writer is done.

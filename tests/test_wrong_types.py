@@ -63,6 +63,7 @@ def calls(folder: Path) -> Iterator[tuple[Callable[..., Any], tuple[Any, ...], d
     yield Router, (index,), {"reranker": None}
     yield router.route, ("fox",), {}
     yield near.route, ("fox",), {"vector": [1.0, 0.0]}
+    yield router.explain, ("fox", "a"), {}
     yield router.route_many, (["fox"],), {"progress": False}
     yield rerank, ("fox", DOCUMENTS), {"reranker": None}
     yield rerank, ("fox", located), {"reranker": None, "vector": [1.0, 0.0]}

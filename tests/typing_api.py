@@ -47,7 +47,7 @@ from crossgate import (
     set_threads,
     write_profile,
 )
-from crossgate._core import Answer, Blend, Combine, Confidence, Floors, Stage1Confidence, Winner
+from crossgate._core import Answer, AnyFits, Blend, Combine, Floors, Stage1AnyFits, Winner
 from crossgate._decision.replay import Difference, check_decision
 from crossgate._pipelines.postprocessing import (
     postprocess,
@@ -272,7 +272,7 @@ def settings() -> tuple[Profile, Policy]:
     """Profiles and policies."""
     profile = Profile(
         combine=Combine.Rrf(60.0),
-        confidence=Confidence(stage1=Stage1Confidence(intercept=-1.0)),
+        any_fits=AnyFits(stage1=Stage1AnyFits(intercept=-1.0)),
         answer=Answer(threshold=0.5),
         winner=Winner(agreed=0.1, disagreed=0.2),
     )

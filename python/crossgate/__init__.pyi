@@ -4,6 +4,8 @@ from crossgate._core import Policy as Policy
 from crossgate._core import Profile as Profile
 from crossgate._core import Scored as Scored
 from crossgate._core import __version__ as __version__
+from crossgate._decision.context import Context as Context
+from crossgate._decision.explain import Explanation as Explanation
 from crossgate._decision.rerank import arerank as arerank
 from crossgate._decision.rerank import rerank as rerank
 from crossgate._decision.rerank import rerank_many as rerank_many

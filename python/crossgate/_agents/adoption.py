@@ -60,22 +60,23 @@ class SuggestedPrompt:
     @property
     def used(self) -> tuple[str, ...]:
         """The suggested skills that were opened."""
-        return tuple(name for name in self.suggested if bare(name) in self._opened)
+        return tuple(name for name in self.suggested if _is_among(name, self.opened))
 
     @property
     def unused(self) -> tuple[str, ...]:
         """The suggested skills that were not opened."""
-        return tuple(name for name in self.suggested if bare(name) not in self._opened)
+        return tuple(name for name in self.suggested if not _is_among(name, self.opened))
 
     @property
     def unprompted(self) -> tuple[str, ...]:
         """The skills that were opened without a suggestion."""
-        known = {bare(name) for name in (*self.suggested, *self.earlier)}
-        return tuple(name for name in self.opened if bare(name) not in known)
+        known = (*self.suggested, *self.earlier)
+        return tuple(name for name in self.opened if not _is_among(name, known))
 
     @property
-    def _opened(self) -> set[str]:
-        return {bare(name) for name in self.opened}
+    def neither(self) -> bool:
+        """Whether no skill was suggested and none was opened."""
+        return not (self.suggested or self.opened)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,8 +131,9 @@ class UsageReport:
                 yield (
                     name,
                     f"suggested {counted(counts.unused, 'time')}, never used: check its "
-                    "description (`crossgate lint`), or do not suggest it (`crossgate hook install "
-                    f"--deny {name}`)",
+                    "description (`crossgate lint`), teach which prompts it does not fit "
+                    "(`crossgate teach`), or do not suggest it (`crossgate hook install --deny "
+                    f"{name}`)",
                 )
 
 
@@ -181,6 +183,16 @@ def bare(name: str) -> str:
     return name.rpartition(":")[2].lower()
 
 
+def same_skill(first: str, second: str) -> bool:
+    """Return whether two names may mean one skill: only one of them may lack its plug-in."""
+    plugins = {name.rpartition(":")[0].lower() for name in (first, second)} - {""}
+    return bare(first) == bare(second) and len(plugins) < 2
+
+
+def _is_among(name: str, names: Iterable[str]) -> bool:
+    return any(same_skill(name, other) for other in names)
+
+
 def _matched(entry: Mapping[str, Any], turn: Turn, suggests: bool) -> SuggestedPrompt:
     names = entry.get("names") or entry.get("ids")
     listed = tuple(filter(_is_text, names)) if isinstance(names, list) else ()
@@ -216,7 +228,7 @@ def _counts(prompts: Iterable[SuggestedPrompt]) -> UsageCounts:
         used=sum(len(prompt.used) for prompt in listed),
         unused=sum(len(prompt.unused) for prompt in listed),
         unprompted=sum(len(prompt.unprompted) for prompt in listed),
-        neither=sum(not (prompt.suggested or prompt.unprompted) for prompt in listed),
+        neither=sum(prompt.neither for prompt in listed),
     )
 
 
@@ -228,13 +240,22 @@ def _by(prompts: list[SuggestedPrompt], key: Any) -> dict[str, UsageCounts]:
 
 
 def _by_skill(prompts: list[SuggestedPrompt]) -> dict[str, UsageCounts]:
-    counts: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
-    shown: dict[str, str] = {}
+    rows: list[tuple[str, int]] = []
     for prompt in prompts:
         for column, names in enumerate((prompt.used, prompt.unused, prompt.unprompted)):
-            for name in names:
-                shown.setdefault(bare(name), name)
-                counts[bare(name)][column] += 1
+            rows += [(name, column) for name in names]
+    shown: dict[str, str] = {}
+    plugins: dict[str, set[str]] = defaultdict(set)
+    for name, _ in rows:
+        shown.setdefault(name.lower(), name)
+        if ":" in name:
+            plugins[bare(name)].add(name.lower())
+    counts: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
+    for name, column in rows:
+        known = plugins[bare(name)]
+        # A name without its plug-in means the skill of the only plug-in that has one of this name.
+        key = next(iter(known)) if len(known) == 1 else name.lower()
+        counts[key][column] += 1
     order = sorted(counts, key=lambda name: (-sum(counts[name]), name))
     return {
         shown[name]: UsageCounts(used=used, unused=unused, unprompted=unprompted)

@@ -51,20 +51,32 @@ def refuse_tracked(folder: Path) -> None:
     if not any(os.path.lexists(parent / ".git") for parent in folder.parents):
         return
     command = ["git", "-C", str(folder.parent), "ls-files", "--", folder.name]
+    # GIT_DIR, as in a git hook, would name another repository.
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
         done = subprocess.run(  # noqa: S603, no shell and no option from the name
-            command, capture_output=True, timeout=_GIT_SECONDS, check=False
+            command,
+            capture_output=True,
+            timeout=_GIT_SECONDS,
+            check=False,
+            env={**kept, "LC_ALL": "C"},
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise InputError(
-            "not_parkable", f"cannot ask git whether it tracks {folder}: {error}; pass --tracked"
-        ) from error
-    if done.returncode == 0 and done.stdout.strip():
+        raise _unknown(folder, str(error)) from error
+    said = done.stderr.decode("utf-8", "replace")
+    if done.returncode != 0 and "not a git repository" not in said:
+        raise _unknown(folder, (said.strip().splitlines() or ["git failed"])[0])
+    if done.stdout.strip():
         raise InputError(
             "not_parkable",
             f"git tracks {folder}: a move would delete it from the repository. Pass --tracked to "
             "move it anyway",
         )
+
+
+def _unknown(folder: Path, why: str) -> InputError:
+    message = f"cannot ask git whether it tracks {folder}: {why}; pass --tracked to move it anyway"
+    return InputError("not_parkable", message)
 
 
 def move_skill(folder: Path, target: Path) -> None:

@@ -3,22 +3,28 @@
 Agents put name and description of every skill into the context, up to a budget. The budgets are
 from the agents' documentation: Claude Code 2.1.129 (1 % of the context window, 1,536 characters a
 skill; descriptions of the least used skills are dropped first) and Codex of November 2026 (8,000
-characters, 1,024 a skill; all descriptions are shortened).
+characters, 1,024 a skill; all descriptions are shortened). Settings of Claude Code may change its
+budget.
 """
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, TypeGuard
 
 from crossgate._agents.adoption import CHARS_PER_TOKEN, bare
 from crossgate._agents.hook.formats import Agent
-from crossgate._agents.hook.skill_library import is_parked_folder, library_of
+from crossgate._agents.hook.settings import read
+from crossgate._agents.hook.skill_library import is_parked_folder, library_of, project_of
 from crossgate._sources import read_sources
 from crossgate._sources.transcripts import Turn
-from crossgate._support.errors import SourceError
+from crossgate._support.errors import CrossgateError, SourceError
+from crossgate._support.files import read_source
+from crossgate._support.limits import SETTINGS_BYTES
 from crossgate._values.results import Document
 
 Shown = Literal["full", "shortened", "name only", "parked"]
@@ -35,17 +41,58 @@ class ListBudget:
         chars: Maximum length of the list in characters.
         description_chars: Maximum length of a description in characters.
         drops: Whether whole descriptions are dropped; otherwise all are shortened.
+        checked: The version of the agent whose documentation says so.
     """
 
     chars: int
     description_chars: int
     drops: bool
+    checked: str
 
 
 BUDGETS = {
-    "claude": ListBudget(8_000, 1_536, True),  # 1 % of 200,000 tokens
-    "codex": ListBudget(8_000, 1_024, False),
+    "claude": ListBudget(8_000, 1_536, True, "Claude Code 2.1.129"),  # 1 % of 200,000 tokens
+    "codex": ListBudget(8_000, 1_024, False, "Codex of November 2026"),
 }
+
+_WINDOW_CHARS = 800_000
+
+
+def budget_of(agent: Agent, folder: str = "") -> ListBudget | None:
+    """Return the budget of an agent in a working folder, with its settings; None if undocumented.
+
+    Args:
+        agent: The agent.
+        folder: The working folder; empty for that of this process.
+    """
+    budget = BUDGETS.get(agent.name)
+    if budget is None or agent.name != "claude":
+        return budget
+    project = project_of(agent, folder)
+    paths = [agent.folder / agent.settings]
+    if project is not None:
+        paths += [project / name for name in (agent.project_settings, *agent.settings_files)]
+    for path in paths:  # the last one takes precedence
+        values = _settings(path)
+        share = values.get("skillListingBudgetFraction")
+        if _is_number(share) and 0 < share <= 1:
+            budget = replace(budget, chars=round(share * _WINDOW_CHARS))
+        longest = values.get("skillListingMaxDescChars")
+        if _is_number(longest) and longest > 0:
+            budget = replace(budget, description_chars=round(longest))
+    chars = os.environ.get("SLASH_COMMAND_TOOL_CHAR_BUDGET", "")
+    return replace(budget, chars=int(chars)) if re.fullmatch(r"[1-9]\d{0,8}", chars) else budget
+
+
+def _settings(path: Path) -> Mapping[str, Any]:
+    try:
+        return read(path, read_source(path, SETTINGS_BYTES))
+    except (OSError, CrossgateError):
+        return {}
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,37 +129,54 @@ def list_skills(agent: Agent, folder: str, turns: Iterable[Turn]) -> list[Listed
         documents = read_sources(library.sources, kind="skills").documents
     except SourceError:  # no usable skill
         documents = ()
+    names = [_name(document, library.namespaces) for document in documents]
+    known = {name.lower() for name in names}
+    by_bare = {bare(name): name.lower() for name in names}
     uses: dict[str, tuple[int, str]] = {}
     for turn in turns:
-        for name in {bare(name) for name in turn.opened}:
+        # A name that is not listed as it is may lack its plug-in.
+        opened = {
+            name.lower() if name.lower() in known else by_bare.get(bare(name), "")
+            for name in turn.opened
+        }
+        for name in opened:
             count, last = uses.get(name, (0, ""))
             uses[name] = count + 1, max(last, turn.time)
-    entries = [_entry(document, agent, library.namespaces, uses) for document in documents]
+    budget = budget_of(agent, folder)
+    entries = [
+        _entry(document, name, budget, uses)
+        for document, name in zip(documents, names, strict=True)
+    ]
     order = sorted(
         entries, key=lambda skill: (skill.uses, skill.last_use, -skill.tokens, skill.name)
     )
-    return _with_budget(order, BUDGETS.get(agent.name))
+    return _with_budget(order, budget)
+
+
+def _path(document: Document) -> Path:
+    return Path(str(document.metadata["root"]), str(document.metadata["path"]))
+
+
+def _name(document: Document, namespaces: Mapping[str, str]) -> str:
+    """Return the name by which the agent knows a skill."""
+    plugin = namespaces.get(str(document.metadata["root"]))
+    name = _path(document).parent.name
+    return f"{plugin}:{name}" if plugin else name
 
 
 def _entry(
     document: Document,
-    agent: Agent,
-    namespaces: Mapping[str, str],
+    name: str,
+    budget: ListBudget | None,
     uses: Mapping[str, tuple[int, str]],
 ) -> ListedSkill:
-    root, below = str(document.metadata["root"]), str(document.metadata["path"])
-    path = Path(root, below)
-    name = path.parent.name
-    plugin = namespaces.get(root)
-    budget = BUDGETS.get(agent.name)
     description = document.text[: budget.description_chars if budget else None]
-    full = f"{plugin}:{name}" if plugin else name
-    parked = is_parked_folder(root)
-    chars = len(full) + len(description) + _ENTRY_CHARS
-    count, last = uses.get(bare(name), (0, ""))
+    parked = is_parked_folder(str(document.metadata["root"]))
+    chars = len(name) + len(description) + _ENTRY_CHARS
+    count, last = uses.get(name.lower(), (0, ""))
     return ListedSkill(
-        name=full,
-        path=path,
+        name=name,
+        path=_path(document),
         tokens=0 if parked else -(-chars // CHARS_PER_TOKEN),
         uses=count,
         last_use=last,

@@ -3,68 +3,38 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
-from typing import TypeVar
 
 import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from crossgate._calibration.fitted_outcomes import (
-    STAGE1_SIGNALS,
-    STAGE2_SIGNALS,
-    Array,
-    Flags,
-    Outcomes,
-)
+from crossgate._calibration.fitted_outcomes import Array, Flags
 from crossgate._calibration.weights import rounded
-from crossgate._core import Stage1Confidence, Stage2Confidence
-
-Model = TypeVar("Model", Stage1Confidence, Stage2Confidence)
-
-_RIDGE = 1e-2
-_SIGNALS: Mapping[type, Sequence[str]] = {
-    Stage1Confidence: STAGE1_SIGNALS,
-    Stage2Confidence: STAGE2_SIGNALS,
-}
 
 
-def fit_confidence(seen: Outcomes, right: Flags, against: Flags, kind: type[Model]) -> Model:
-    """Fit a monotone logistic model that separates right picks from others.
+def fit_logistic(
+    signals: Array, labels: Array, ridge: float, *, offset: Array | float = 0.0
+) -> tuple[float, list[float]]:
+    """Return intercept and non-negative weights of a logistic model.
 
     No weight is below 0, so that noise in the data can never make a stronger signal count against
-    an answer. The ridge is on standardised signals.
-
-    Args:
-        seen: The outcomes of the queries.
-        right: The queries whose pick fits.
-        against: The queries of the other class; queries in neither class are left out.
-        kind: The class of the model, which names its stage.
-    """
-    names: Sequence[str] = _SIGNALS[kind]
-    kept = right | against
-    signals = np.stack([seen.column(name)[kept] for name in names], axis=1)
-    labels = right[kept].astype(np.float64)
-    intercept, weights = fit_logistic(signals, labels, _RIDGE)
-    return kind(intercept=intercept, **dict(zip(names, weights, strict=True)))
-
-
-def fit_logistic(signals: Array, labels: Array, ridge: float) -> tuple[float, list[float]]:
-    """Return intercept and non-negative weights of a logistic model.
+    an answer.
 
     Args:
         signals: The signals, of shape (rows, signals).
         labels: 1 or 0 for each row.
         ridge: Factor of the sum of squared weights of the standardised signals, added to the mean
             loss of a row.
+        offset: Added to the log-odds, with a weight of 1, of shape (rows,).
     """
     mean, spread = signals.mean(axis=0), signals.std(axis=0)
     spread[spread == 0] = 1.0
     standard = (signals - mean) / spread
 
     def loss(weights: Array) -> tuple[float, Array]:
-        odds = weights[0] + standard @ weights[1:]
+        odds = weights[0] + standard @ weights[1:] + offset
         error = expit(odds) - labels
         value = np.mean(np.logaddexp(0, odds) - labels * odds) + ridge * np.sum(weights[1:] ** 2)
         slope = standard.T @ error / len(labels) + 2 * ridge * weights[1:]
@@ -77,15 +47,6 @@ def fit_logistic(signals: Array, labels: Array, ridge: float) -> tuple[float, li
     return rounded(float(fitted[0] - weights @ mean)), [
         rounded(float(weight)) for weight in weights
     ]
-
-
-def probabilities(seen: Outcomes, model: Stage1Confidence | Stage2Confidence) -> Array:
-    """Return the model's probability for each query, as the core computes it."""
-    names = _SIGNALS[type(model)]
-    odds = model.intercept + sum(
-        (getattr(model, name) * seen.column(name) for name in names), np.zeros(len(seen))
-    )
-    return np.asarray(expit(odds)) * seen.need
 
 
 def least_for_false_positives(empty: Array, level: float) -> float:

@@ -13,21 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-from crossgate._calibration import answer_threshold, skipping, weights
-from crossgate._calibration.fitted_outcomes import Array, Flags, Outcomes, outcomes
+from crossgate._calibration import answer_threshold, shortlists, skipping, weights
+from crossgate._calibration.anytime_model import fit_anytime
+from crossgate._calibration.fitted_outcomes import Array, Flags, Outcomes, Stated, outcomes, stated
 from crossgate._calibration.halves import is_chained, split
-from crossgate._calibration.relevance import fit_relevance
+from crossgate._calibration.relevance import fit_any_fits, fit_relevance
 from crossgate._core import (
     Answer,
-    Confidence,
     Profile,
     RunnerUpRule,
-    Stage1Confidence,
-    Stage2Confidence,
     Winner,
     __version__,
 )
 from crossgate._evaluation.measures.quality import measure_answer
+from crossgate._evaluation.measures.shortlists import Shortlists
 from crossgate._evaluation.measures.statistics import (
     CONFIDENCE,
     Interval,
@@ -37,7 +36,7 @@ from crossgate._evaluation.measures.statistics import (
 )
 from crossgate._evaluation.runs.modes import decide, reblended
 from crossgate._evaluation.runs.runs import MODES, Run, RunHeader, StoredQuery
-from crossgate._support.checks import check_number
+from crossgate._support.checks import check_number, check_shortlist
 from crossgate._support.errors import CalibrationError, InputError, SourceError
 from crossgate._support.wording import counted, share_of
 from crossgate._values.profile_files import check_models
@@ -70,6 +69,10 @@ class Objective:
         cost_ratio: The cost of a wrong pick, above 0; a missed right pick costs 1. Used if neither
             share is given.
         max_recall_loss: The recall@1 that skipping stage 2 may cost, in [0, 1].
+        coverage: The coverage that the shortlist must promise, in (0, 1); None for 0.9, or for as
+            much as the labels allow if that is less.
+        max_shortlist: Maximum length of the shortlist, at least 1.
+        covered: Names of the datasets that the shortlist promises for; empty for all.
 
     Raises:
         InputError: `out_of_range`.
@@ -79,6 +82,9 @@ class Objective:
     keep_recall: float | None = None
     cost_ratio: float = 1.0
     max_recall_loss: float = 0.01
+    coverage: float | None = None
+    max_shortlist: int = 5
+    covered: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for option in ("max_false_positive_rate", "keep_recall"):
@@ -87,6 +93,7 @@ class Objective:
                 check_number(option, share, 0, math.nextafter(1, 0), above=True)
         check_number("cost_ratio", self.cost_ratio, 0, above=True)
         check_number("max_recall_loss", self.max_recall_loss, 0, 1)
+        check_shortlist(self.coverage, self.max_shortlist)
 
     def describe(self) -> str:
         """Return the objective in words."""
@@ -96,7 +103,11 @@ class Objective:
             answer = f"at least {self.keep_recall:.1%} of recall@1 is kept"
         else:
             answer = f"a wrong pick costs {self.cost_ratio:g} missed ones"
-        return f"{answer}; skipping costs at most {self.max_recall_loss:.1%} of recall@1"
+        skipping = f"skipping costs at most {self.max_recall_loss:.1%} of recall@1"
+        if self.coverage is None:
+            return f"{answer}; {skipping}"
+        listed = f"at most {counted(self.max_shortlist, 'document')} contain a fitting one"
+        return f"{answer}; {skipping}; {listed} for {self.coverage:.0%}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,8 +120,8 @@ class Figures:
         modes: Per mode and metric the mean with its interval; None if the data cannot show it.
         recall_loss: recall@1 of always minus that of gated, paired by query.
         kept: The share of the right first picks of always that the threshold keeps.
-        separation: AUC of the probability of stage 2's pick: right picks against those of no-match
-            queries or, without such queries, against wrong picks.
+        separation: AUC of the probability that any candidate fits, of right picks against no-match
+            queries; without such queries, of the confidence of right picks against wrong ones.
     """
 
     matched: int
@@ -148,6 +159,8 @@ class Calibration:
         fit: Its figures on the half that it was fitted on.
         report: Its figures on the held-out half.
         before: The figures of the profile compared with, on the held-out half.
+        shortlists: The figures of the shortlists by mode, of the datasets that they promise for:
+            each half with weights and promises that were fitted on the other half.
         notes: Remarks for the reader.
     """
 
@@ -155,6 +168,7 @@ class Calibration:
     fit: Figures
     report: Figures
     before: Figures
+    shortlists: Mapping[str, Shortlists]
     notes: tuple[str, ...]
 
 
@@ -188,8 +202,9 @@ def calibrate(
     Raises:
         CalibrationError: `too_few_negatives` if the objective needs more no-match queries, naming
             how many; `no_gate` if right and wrong picks cannot be told apart; `promise_broken` if
-            the held-out half contradicts the objective.
-        InputError: `out_of_range` for a seed below 0.
+            the held-out half contradicts the objective; `too_few_labels` or `promise_impossible` if
+            the shortlist cannot promise the coverage.
+        InputError: `out_of_range` for a seed below 0, or for a dataset without a run.
         ProfileError: `profile_mismatch` if the profile to compare with is for other models.
         SourceError: `unsuitable_run` if a run lacks logits or vectors, or if two runs were made by
             different models.
@@ -210,16 +225,25 @@ def calibrate(
     fit, report = ([reblended(query, ranking) for query in half] for half in (fit, report))
     seen = outcomes(fit, ranking)
     _require(seen, outcomes(report, ranking))
-    fit_corpora = [corpora[position] for position in halves[0]]
-    confidence, threshold = _fit_answer(seen, fit, fit_corpora, objective, seed)
-    gated = _fit_gate(ranking, seen, confidence, threshold, fit_corpora, objective)
-    profile = gated.replace(name=name, relevance=fit_relevance(fit, ranking))
+    fit_corpora, report_corpora = ([corpora[position] for position in half] for half in halves)
+    weighed = ranking.replace(relevance=fit_relevance(fit, ranking))
+    answering = _fit_answer(seen, fit, fit_corpora, weighed, objective, seed)
+    gated = _fit_gate(answering, seen, fit, fit_corpora, objective)
+    listed = shortlists.fit_shortlist(
+        _promised_for(runs, objective, (fit, report), (fit_corpora, report_corpora)),
+        gated,
+        coverage=objective.coverage,
+        most=objective.max_shortlist,
+        seed=seed,
+    )
+    profile = gated.replace(name=name, shortlist=listed.shortlist)
     calibration = Calibration(
         profile=profile,
         fit=figures_of(fit, profile, seed),
         report=figures_of(report, profile, seed),
         before=figures_of([reblended(query, before) for query in report], before, seed),
-        notes=(*notes, *_fell(report, profile, before, seed)),
+        shortlists=listed.held_out,
+        notes=(*notes, *listed.notes, *_fell(report, profile, before, seed)),
     )
     _check_promise(calibration.report, objective)
     return documented(
@@ -320,7 +344,7 @@ def usable(runs: Sequence[Run]) -> tuple[list[tuple[StoredQuery, str]], list[str
 
 def _fit_ranking(fit: Sequence[StoredQuery], header: RunHeader) -> Profile:
     """Return a profile with only blend, pool and combination fitted."""
-    scores = (weights.Scores.of(query) for query in fit)
+    scores = (weights.Scores.of(query, header.profile.evidence) for query in fit)
     rows = [row for row in scores if row.right.any()]
     if len(rows) < LEAST_RIGHT:
         raise TooFewLabelsError(
@@ -337,6 +361,7 @@ def _fit_ranking(fit: Sequence[StoredQuery], header: RunHeader) -> Profile:
         combine=combine,
         per_channel=header.profile.per_channel,
         pool=weights.fit_pool(rows, blend, combine),
+        anytime=fit_anytime(rows),
     )
 
 
@@ -363,14 +388,41 @@ def _require(*halves: Outcomes) -> None:
             )
 
 
+def _promised_for(
+    runs: Sequence[Run],
+    objective: Objective,
+    halves: tuple[Sequence[StoredQuery], Sequence[StoredQuery]],
+    corpora: tuple[Sequence[str], Sequence[str]],
+) -> tuple[list[StoredQuery], list[StoredQuery]]:
+    """Return the queries of both halves that the shortlist promises for.
+
+    Raises:
+        InputError: `out_of_range` for a dataset without a run.
+    """
+    names = {run.header.dataset for run in runs}
+    unknown = sorted(set(objective.covered) - names)
+    if unknown:
+        raise InputError(
+            "out_of_range", f"no run is of {unknown[0]!r}: name {', '.join(sorted(names))}"
+        )
+    chosen = set(objective.covered) or names
+    covered = {run.header.corpus for run in runs if run.header.dataset in chosen}
+    first, second = (
+        [query for query, corpus in zip(half, of_half, strict=True) if corpus in covered]
+        for half, of_half in zip(halves, corpora, strict=True)
+    )
+    return first, second
+
+
 def _fit_answer(
     seen: Outcomes,
     fit: Sequence[StoredQuery],
     corpora: Sequence[str],
+    weighed: Profile,
     objective: Objective,
     seed: int,
-) -> tuple[Confidence, float]:
-    """Return the models of both stages and the threshold of an answer."""
+) -> Profile:
+    """Return the profile with the models of both stages and the threshold of an answer."""
     empty = np.flatnonzero(~seen.matched)
     level, keep = objective.max_false_positive_rate, objective.keep_recall
     for_threshold = empty
@@ -394,37 +446,37 @@ def _fit_answer(
                 f"{_promised(for_models, for_threshold)}Give more, or allow a higher rate",
             )
         empty = for_models
-    if len(empty) and (level is not None or keep is not None):
-        nothing = np.zeros(len(seen), dtype=np.bool_)
-        nothing[empty] = True
-        against = (nothing, nothing)
-    else:  # a wrong pick for a query with a match counts as well
-        against = (~seen.stage1_right, ~seen.stage2_right)
-    stage1 = answer_threshold.fit_confidence(seen, seen.stage1_right, against[0], Stage1Confidence)
-    stage2 = answer_threshold.fit_confidence(seen, seen.stage2_right, against[1], Stage2Confidence)
-    first = answer_threshold.probabilities(seen, stage1)
-    second = answer_threshold.probabilities(seen, stage2)
+    left_out = set(np.flatnonzero(~seen.matched).tolist()) - set(empty.tolist())
+    known = [query for position, query in enumerate(fit) if position not in left_out]
+    profile = weighed.replace(any_fits=fit_any_fits(known, weighed))
+    first, second = stated(fit, profile)
+    right = seen.stage2_right
     if level is not None:
         # Whichever stage answers, its probability is not above the larger of the two.
-        least = answer_threshold.least_for_false_positives(
-            np.maximum(first, second)[for_threshold], level
-        )
+        highest = np.maximum(first.any_fits, second.any_fits)[for_threshold]
+        least = answer_threshold.least_for_false_positives(highest, level)
+        answer = Answer(threshold=least)
+    elif keep is not None and profile.any_fits.stage2 is not None:
+        least = answer_threshold.least_for_recall(second.any_fits, right, corpora, keep)
+        answer = Answer(threshold=least)
     elif keep is not None:
-        least = answer_threshold.least_for_recall(second, seen.stage2_right, corpora, keep)
+        least = answer_threshold.least_for_recall(second.confidence, right, corpora, keep)
+        answer = Answer(confidence=least)
     else:
-        least = answer_threshold.least_for_cost(second, seen.stage2_right, objective.cost_ratio)
+        least = answer_threshold.least_for_cost(second.confidence, right, objective.cost_ratio)
+        answer = Answer(confidence=least)
     if least > 1:
         which, advice = (
             ("a wrong pick has", "give a lower cost ratio")
             if level is None
-            else ("a no-match query has a pick with", "allow a higher rate")
+            else ("a no-match query has", "allow a higher rate")
         )
         raise CalibrationError(
             "no_gate",
             f"no gate established: {which} the highest possible probability, so no threshold "
             f"excludes it; {advice}",
         )
-    return Confidence(stage1=stage1, stage2=stage2), least
+    return profile.replace(answer=answer)
 
 
 def _promised(*groups: NDArray[np.intp]) -> str:
@@ -434,23 +486,38 @@ def _promised(*groups: NDArray[np.intp]) -> str:
 
 
 def _fit_gate(
-    ranking: Profile,
+    answering: Profile,
     seen: Outcomes,
-    confidence: Confidence,
-    threshold: float,
+    fit: Sequence[StoredQuery],
     corpora: Sequence[str],
     objective: Objective,
 ) -> Profile:
-    skips = skipping.fit_skipping(seen, confidence, threshold, corpora, objective.max_recall_loss)
-    return ranking.replace(
-        confidence=confidence,
-        answer=Answer(rerank_threshold=skips.rerank_threshold, threshold=threshold),
+    answer = answering.answer
+    first, second = stated(fit, answering)
+    skips = skipping.fit_skipping(
+        seen,
+        first.any_fits,
+        (_answered(first, answer), _answered(second, answer)),
+        1.0 if answer.threshold is None else answer.threshold,
+        corpora,
+        objective.max_recall_loss,
+    )
+    has_model = answering.any_fits.stage1 is not None
+    return answering.replace(
+        answer=answer.replace(rerank_threshold=skips.rerank_threshold if has_model else None),
         winner=Winner(agreed=skips.agreed, disagreed=skips.disagreed),
         runner_up=RunnerUpRule(
-            stage1=_second_picks(seen.stage1_lead, seen.stage1_second, seen.matched),
-            stage2=_second_picks(seen.stage2_lead, seen.stage2_second, seen.matched),
+            stage1=_second_picks(seen.stage1_margin, seen.stage1_second, seen.matched),
+            stage2=_second_picks(seen.stage2_margin, seen.stage2_second, seen.matched),
         ),
     )
+
+
+def _answered(known: Stated, answer: Answer) -> Flags:
+    """Return whether the probabilities of a stage reach the thresholds of an answer."""
+    least, confidence = answer.threshold or 0.0, answer.confidence or 0.0
+    reached: Flags = (known.any_fits >= least) & (known.confidence >= confidence)
+    return reached
 
 
 def _second_picks(lead: Array, right: Flags, matched: Flags) -> float:
@@ -483,7 +550,10 @@ def figures_of(queries: Sequence[StoredQuery], profile: Profile, seed: int) -> F
         ]
     )
     picked = np.array([bool(result.ids) for result in results["always"]])
-    confidence = np.array([result.confidence or 0.0 for result in results["always"]])
+    probability = [
+        result.any_fits if result.any_fits is not None else result.confidence or 0.0
+        for result in results["always"]
+    ]
     against = ~matched if not matched.all() else ~right
     judged = right | against
     return Figures(
@@ -495,7 +565,7 @@ def figures_of(queries: Sequence[StoredQuery], profile: Profile, seed: int) -> F
         },
         recall_loss=mean(lost, seed=seed),
         kept=mean(picked[right], seed=seed, shares=True),
-        separation=area_interval(confidence[judged], right[judged], seed=seed),
+        separation=area_interval(np.array(probability)[judged], right[judged], seed=seed),
     )
 
 
@@ -582,6 +652,7 @@ def documented(
         ],
         "fit_half": calibration.fit.to_dict(),
         "report_half": calibration.report.to_dict(),
+        "shortlists": shortlist_values(calibration.shortlists),
         "notes": list(calibration.notes),
         "seed": seed,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -592,6 +663,19 @@ def documented(
     known = dict.fromkeys(run.header.corpus for run in runs if run.header.corpus)
     profile = calibration.profile.replace(corpora=[] if any_corpus else list(known), fitted=fitted)
     return replace(calibration, profile=profile)
+
+
+def shortlist_values(figures: Mapping[str, Shortlists]) -> dict[str, Any]:
+    """Return the figures of shortlists as JSON values; an interval is a list of three."""
+    names = ("coverage", "coverage_all", "size", "size_no_match", "empty", "shown", "full")
+    return {
+        mode: {
+            "promised": of.promised,
+            "lengths": {str(length): count for length, count in of.lengths.items()},
+            **{name: _triple(getattr(of, name)) for name in names},
+        }
+        for mode, of in figures.items()
+    }
 
 
 def _triple(interval: Interval | None) -> list[float] | None:

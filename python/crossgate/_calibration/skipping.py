@@ -13,10 +13,8 @@ from itertools import product
 
 import numpy as np
 
-from crossgate._calibration.answer_threshold import probabilities
-from crossgate._calibration.fitted_outcomes import Array, Outcomes
+from crossgate._calibration.fitted_outcomes import Array, Flags, Outcomes
 from crossgate._calibration.weights import rounded
-from crossgate._core import Confidence
 
 STEPS = 24
 """How many leads are tried, for agreement and disagreement each."""
@@ -29,7 +27,8 @@ class Skipping:
     """When stage 2 is not asked.
 
     Attributes:
-        rerank_threshold: Below this confidence of stage 1, nothing is relevant; None for no limit.
+        rerank_threshold: Below this probability after stage 1 that any candidate fits, nothing is
+            relevant; None for no limit.
         agreed: The least lead of a winner on which cosine and BM25 agree; None for never.
         disagreed: The same if they disagree.
     """
@@ -41,7 +40,8 @@ class Skipping:
 
 def fit_skipping(
     seen: Outcomes,
-    confidence: Confidence,
+    any_fits: Array,
+    answered: tuple[Flags, Flags],
     threshold: float,
     corpora: Sequence[str],
     loss: float,
@@ -54,32 +54,29 @@ def fit_skipping(
 
     Args:
         seen: The outcomes of the queries.
-        confidence: The models of both stages.
-        threshold: The least confidence of an answer.
+        any_fits: The probability after stage 1 that any candidate fits.
+        answered: Whether the answer of each stage reaches the thresholds.
+        threshold: The least probability that any candidate fits of an answer.
         corpora: The corpus of each query.
         loss: The recall@1 that may be lost compared with reranking everything.
     """
     names = sorted(set(corpora))
     member = np.array([[name == corpus for corpus in corpora] for name in names])
     allowed = CAUTION * loss * (member & seen.matched).sum(axis=1)
-    stage1, stage2 = (
-        np.ones(len(seen)) if model is None else probabilities(seen, model)
-        for model in (confidence.stage1, confidence.stage2)
-    )
-    gained1 = seen.stage1_right & (stage1 >= threshold)
-    gained2 = seen.stage2_right & (stage2 >= threshold)
+    gained1 = seen.stage1_right & answered[0]
+    gained2 = seen.stage2_right & answered[1]
     least = min(
         threshold,
         *(
-            _least(stage1[gained2 & of_corpus], int(most / 4))
+            _least(any_fits[gained2 & of_corpus], int(most / 4))
             for of_corpus, most in zip(member, allowed, strict=True)
         ),
     )
     least = math.floor(least * 1e6) / 1e6
-    below = stage1 < least
-    agrees = seen.column("agreement") > 0
-    lead = seen.stage1_lead
-    clear = ~below & (stage1 >= threshold)
+    below = any_fits < least
+    agrees = seen.agreement
+    lead = seen.stage1_margin
+    clear = ~below & answered[0]
     worse = gained2.astype(int) - gained1
     worse_in_order = seen.stage2_right.astype(int) - seen.stage1_right
     spent = (member & below & gained2).sum(axis=1)

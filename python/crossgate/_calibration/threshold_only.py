@@ -16,7 +16,7 @@ from crossgate._calibration.calibrating import (
     figures_of,
     usable,
 )
-from crossgate._calibration.fitted_outcomes import outcomes
+from crossgate._calibration.fitted_outcomes import stated
 from crossgate._calibration.halves import split
 from crossgate._core import Profile
 from crossgate._evaluation.runs.modes import decide, reblended
@@ -39,7 +39,7 @@ def set_threshold(
     command: str = "",
     reason: str = "",
 ) -> Calibration:
-    """Raise a profile's confidence threshold, and change nothing else.
+    """Raise a profile's threshold on the probability that any document fits, and nothing else.
 
     The threshold is set on one half of the no-match queries, by split conformal prediction; the
     other half and all queries with a match are used to report on it. It is never lowered: everyday
@@ -57,8 +57,9 @@ def set_threshold(
         reason: Why nothing else was fitted, to be kept in the notes.
 
     Raises:
-        CalibrationError: `too_few_negatives`; `no_gate` if the profile has no confidence model, or
-            no threshold excludes these queries; `promise_broken` if the other half contradicts it.
+        CalibrationError: `too_few_negatives`; `no_gate` if the profile has no model of that
+            probability, or no threshold excludes these queries; `promise_broken` if the other half
+            contradicts it.
         InputError: `out_of_range`.
         ProfileError: `profile_mismatch` if the profile is for other models.
         SourceError: `unsuitable_run`, as for `calibrate`.
@@ -68,12 +69,11 @@ def set_threshold(
     header = runs[0].header
     before = header.profile if before is None else before
     check_models(before, embedder=header.embedder, reranker=header.reranker)
-    stage1, stage2 = before.confidence.stage1, before.confidence.stage2
-    if stage1 is None or stage2 is None:
+    if before.any_fits.stage1 is None or before.any_fits.stage2 is None:
         raise CalibrationError(
             "no_gate",
-            f"the profile {before.name} has no confidence model, so there is no threshold to set: "
-            "fit a profile on labels first",
+            f"the profile {before.name} has no model of the probability that any document fits, so "
+            "there is no threshold to set: fit a profile on labels first",
         )
     labelled, notes = usable(runs)
     queries = [reblended(query, before) for query, _ in labelled]
@@ -103,13 +103,12 @@ def set_threshold(
             "none is left to check the threshold on: give more. Queries that share labels are kept "
             "in one half",
         )
-    seen = outcomes(fit, before)
-    stages = (answer_threshold.probabilities(seen, model) for model in (stage1, stage2))
-    least = answer_threshold.least_for_false_positives(np.maximum(*stages), max_false_positive_rate)
+    highest = np.maximum(*(known.any_fits for known in stated(fit, before)))
+    least = answer_threshold.least_for_false_positives(highest, max_false_positive_rate)
     if least > 1:
         raise CalibrationError(
             "no_gate",
-            "a no-match query has a pick with the highest possible confidence, so no threshold "
+            "a no-match query has the highest possible probability, so no threshold "
             "excludes it; allow a higher rate",
         )
     threshold = max(least, before.answer.threshold or 0.0)
@@ -120,6 +119,7 @@ def set_threshold(
         fit=figures_of(fit, profile, seed),
         report=figures_of(report, profile, seed),
         before=figures_of(report, before, seed),
+        shortlists={},
         notes=(*notes, *_notes(before, least, matched, fit, reason)),
     )
     check_false_positives(calibration.report, max_false_positive_rate)
@@ -151,14 +151,14 @@ def _notes(
         )
     picks = [(decide(query, before, "always"), query) for query in fit]
     closest = [
-        (result.confidence or 0.0, result.hits[0].id, query.text)
+        (result.any_fits or 0.0, result.hits[0].id, query.text)
         for result, query in picks
         if result.hits
     ]
     if least > old and closest:
         shown = "; ".join(
-            f"{text!r} for {id} ({confidence:.2f})"
-            for confidence, id, text in sorted(closest, reverse=True)[:_SHOWN]
+            f"{text!r} for {id} ({probability:.2f})"
+            for probability, id, text in sorted(closest, reverse=True)[:_SHOWN]
         )
         notes.append(
             f"closest to a pick were {shown}. If the library is about such everyday matters, this "

@@ -5,6 +5,7 @@ Only queries with a match are used, since the weights only determine an order.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from crossgate._core import Blend, Combine
+from crossgate._core import Blend, Combine, EvidenceWeights, Scored
 from crossgate._evaluation.runs.runs import StoredQuery
 
 Array = NDArray[np.float64]
@@ -41,6 +42,7 @@ class Scores:
         cosine: Cosine similarities.
         bm25: Raw BM25 scores.
         rerank_score: Raw scores of the reranker.
+        evidence: What the evidence about each candidate adds to its log-odds.
         right: Whether the candidate fits.
         reweighed: The BM25 scores under other weights of the body, by weight; empty if no candidate
             has a body.
@@ -49,11 +51,12 @@ class Scores:
     cosine: Array
     bm25: Array
     rerank_score: Array
+    evidence: Array
     right: NDArray[np.bool_]
     reweighed: Mapping[float, Array] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, query: StoredQuery) -> Scores:
+    def of(cls, query: StoredQuery, evidence: EvidenceWeights) -> Scores:
         """Take the scores from a stored query, without candidates that stage 2 did not read."""
         read = sorted(
             (candidate for candidate in query.scored if candidate.id in query.pairs),
@@ -63,6 +66,7 @@ class Scores:
             cosine=np.array([candidate.cosine or 0.0 for candidate in read]),
             bm25=np.array([candidate.bm25 for candidate in read]),
             rerank_score=np.array([query.pairs[candidate.id].score for candidate in read]),
+            evidence=np.array([log_odds(candidate, evidence) for candidate in read]),
             right=np.array([candidate.id in query.relevant for candidate in read], dtype=np.bool_),
             reweighed={
                 weight: np.array([scores[candidate.id] for candidate in read])
@@ -100,7 +104,11 @@ def fit_blend(rows: Sequence[Scores]) -> Blend:
     blends = []
     for body_weight, pivot in product(sorted(body_weights), PIVOTS):
         blend = Blend(pivot=pivot, body_weight=body_weight)
-        loss, (cosine, bm25) = _fit_likeliest(rows, [row.features(blend)[:, :2] for row in rows])
+        loss, (cosine, bm25) = fit_likeliest(
+            [row.features(blend)[:, :2] for row in rows],
+            [row.right for row in rows],
+            offset=[row.evidence for row in rows],
+        )
         blends.append((loss, pivot, body_weight, cosine, bm25))
     _, pivot, body_weight, cosine, bm25 = min(blends)
     if not cosine + bm25:  # neither separates right from wrong
@@ -122,28 +130,48 @@ def fit_combine(rows: Sequence[Scores], blend: Blend) -> Combine.Weighted:
         rows: The scores of queries, each with at least one candidate that fits.
         blend: How BM25 is bounded.
     """
-    _, weights = _fit_likeliest(rows, [row.features(blend) for row in rows])
+    _, weights = fit_likeliest(
+        [row.features(blend) for row in rows],
+        [row.right for row in rows],
+        offset=[row.evidence for row in rows],
+    )
     cosine, bm25, rerank_score = (rounded(weight) for weight in weights)
     return Combine.Weighted(cosine=cosine, bm25=bm25, rerank_score=rerank_score)
 
 
-def _fit_likeliest(
-    rows: Sequence[Scores], features: Sequence[Array]
+def log_odds(candidate: Scored, weights: EvidenceWeights) -> float:
+    """Return what the evidence about a candidate adds to its log-odds."""
+    pieces = candidate.evidence.to_dict()
+    return math.fsum(getattr(weights, name) * value for name, value in pieces.items())
+
+
+def fit_likeliest(
+    features: Sequence[Array],
+    right: Sequence[Array | NDArray[np.bool_]],
+    *,
+    offset: Sequence[Array],
+    free: int = 0,
 ) -> tuple[float, tuple[float, ...]]:
-    """Return the smallest loss, and the non-negative weights of the features that give it.
+    """Return the smallest loss, and the weights of the features that give it.
 
     The loss is the softmax cross-entropy over each query's candidates, ListNet's top-one
     probability: Cao et al., "Learning to Rank: From Pairwise Approach to Listwise Approach", 2007.
+
+    Args:
+        features: One matrix per query, of shape (candidates, features).
+        right: Whether each candidate of each query fits; at least one of each query does.
+        offset: Added to the score of each candidate of each query, with a weight of 1.
+        free: How many weights, the last ones, can be negative.
     """
     width = features[0].shape[1]
-    shape = len(rows), max(len(row.right) for row in rows)
+    shape = len(right), max(len(row) for row in right)
     values, target = np.zeros((*shape, width)), np.zeros(shape)
-    present = np.zeros(shape, dtype=np.bool_)
-    for position, (row, matrix) in enumerate(zip(rows, features, strict=True)):
-        size = len(row.right)
+    present, given = np.zeros(shape, dtype=np.bool_), np.zeros(shape)
+    for position, (row, matrix) in enumerate(zip(right, features, strict=True)):
+        size = len(row)
         values[position, :size] = matrix
-        target[position, :size] = row.right / row.right.sum()
-        present[position, :size] = True
+        target[position, :size] = row / row.sum()
+        present[position, :size], given[position, :size] = True, offset[position]
     # The ridge must treat all features alike, whatever their units. A feature with numbers too
     # large to square has an infinite spread and no influence.
     with np.errstate(over="ignore"):
@@ -152,17 +180,18 @@ def _fit_likeliest(
     values /= spread
 
     def loss(weights: Array) -> tuple[float, Array]:
-        scores = values @ weights
+        scores = values @ weights + given
         largest = np.max(scores, axis=1, where=present, initial=-np.inf, keepdims=True)
         likely = np.where(present, np.exp(np.where(present, scores - largest, 0.0)), 0.0)
         total = likely.sum(axis=1, keepdims=True)
-        value = np.mean(largest + np.log(total)) - (scores * target).sum() / len(rows)
-        slope = np.einsum("qc,qcf->f", likely / total - target, values) / len(rows)
+        value = np.mean(largest + np.log(total)) - (scores * target).sum() / len(right)
+        slope = np.einsum("qc,qcf->f", likely / total - target, values) / len(right)
         # Without the ridge, a feature that separates everything would get an infinite weight.
         return float(value + _RIDGE * weights @ weights), slope + 2 * _RIDGE * weights
 
     # A higher score must never count against a candidate, whatever the noise in the data.
-    fitted = minimize(loss, np.ones(width), jac=True, bounds=[(0, None)] * width)
+    bounds = [*([(0, None)] * (width - free)), *([(None, None)] * free)]
+    fitted = minimize(loss, np.ones(width), jac=True, bounds=bounds)
     return float(fitted.fun), tuple((fitted.x / spread).tolist())
 
 
@@ -173,7 +202,7 @@ def fit_pool(rows: Sequence[Scores], blend: Blend, combine: Combine.Weighted) ->
     def recall(size: int) -> float:
         kept = []
         for row in rows:
-            scores = row.features(blend) @ weights
+            scores = row.features(blend) @ weights + row.evidence
             scores[np.argsort(-row.blended(blend), kind="stable")[size:]] = -np.inf
             kept.append(scores)
         return _first_right(rows, kept)

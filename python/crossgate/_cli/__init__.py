@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 DONE, NOTHING_RELEVANT, BAD_INPUT, FAILURE, INTERRUPTED = 0, 1, 2, 3, 130
 
 COMMANDS = {
-    "demo": "route four prompts through a small skill library",
+    "demo": "route five prompts through a small skill library",
     "index": "index a folder of skills, tools, a BEIR folder, JSON lines or texts",
     "lint": "find problems in a library of skills that hurt routing",
     "route": "pick the documents of an index that fit a query, or none",
@@ -29,6 +29,7 @@ COMMANDS = {
     "serve": "serve reranking over HTTP, in the formats of other rerankers",
     "mcp": "serve an agent over MCP, or act as a proxy for its MCP servers",
     "replay": "replay the decisions of a log, and stop at the first that differs",
+    "teach": "add a prompt that should, or should not, select a skill",
     "used": "record in a log which documents of a decision were used",
     "feedback": "record in a log whether its last decision was right",
     "eval": "measure whether the gate pays for itself on labelled data",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ from crossgate._support.wording import counted
 
 if TYPE_CHECKING:
     from crossgate._core import Combine, Profile
+    from crossgate._evaluation.measures.shortlists import Shortlists
     from crossgate._evaluation.measures.statistics import Interval
     from crossgate.calibration import Calibration, Figures, Objective
     from crossgate.evaluation import Run
@@ -85,6 +86,27 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         default=0.01,
         help="recall@1 that skipping may cost compared with reranking all (default: 0.01)",
     )
+    parser.add_argument(
+        "--coverage",
+        type=float,
+        metavar="P",
+        help="probability, above 0 and below 1, that a shortlist must contain a fitting document "
+        "if there is one (default: 0.9, or as much as the labels allow)",
+    )
+    parser.add_argument(
+        "--max-shortlist",
+        type=int,
+        metavar="N",
+        default=5,
+        help="maximum length of a shortlist (default: 5)",
+    )
+    parser.add_argument(
+        "--coverage-of",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="promise the coverage for this dataset; may be repeated (default: all)",
+    )
     parser.add_argument("--name", help="name of the profile (default: the file's name)")
     parser.add_argument(
         "--any-corpus", action="store_true", help="allow other documents without a warning"
@@ -99,6 +121,7 @@ def run(options: argparse.Namespace) -> int:
     """Measure datasets, or read stored runs or a log; fit, report, and write the profile."""
     # Fails before an hour of measuring, not after it.
     package("scipy", "crossgate calibrate", extra="calibrate")
+    from crossgate._calibration.calibrating import shortlist_values
     from crossgate._support.files import try_writing
     from crossgate._values.profile_files import (
         profile_values,
@@ -116,6 +139,9 @@ def run(options: argparse.Namespace) -> int:
         keep_recall=options.keep_recall,
         cost_ratio=1.0 if options.cost_ratio is None else options.cost_ratio,
         max_recall_loss=options.max_recall_loss,
+        coverage=options.coverage,
+        max_shortlist=options.max_shortlist,
+        covered=tuple(options.coverage_of),
     )
     before = None if options.profile is None else read_profile(options.profile)
     output = Path(options.output)
@@ -147,6 +173,7 @@ def run(options: argparse.Namespace) -> int:
                     "fit": fitted.fit.to_dict(),
                     "report": fitted.report.to_dict(),
                     "before": fitted.before.to_dict(),
+                    "shortlists": shortlist_values(fitted.shortlists),
                     "notes": list(fitted.notes),
                 }
             )
@@ -220,7 +247,7 @@ def render_calibration(fitted: Calibration, objective: str, output: Path) -> Ite
     """Yield the lines of the report: what changes, the fitted values, and the held-out figures."""
     from crossgate._evaluation.report.text import WIDTH
 
-    profile, winner, answer = fitted.profile, fitted.profile.winner, fitted.profile.answer
+    profile = fitted.profile
     yield f"{output}: {objective}"
     yield ""
     for line in _changes(fitted):
@@ -229,20 +256,8 @@ def render_calibration(fitted: Calibration, objective: str, output: Path) -> Ite
     for note in fitted.notes:
         yield from textwrap.wrap(f"note: {note}", WIDTH, subsequent_indent="      ")
     yield ""
-    blend = profile.blend
-    yield (
-        f"blend     cosine {blend.cosine_weight:.2f}, bm25 {blend.bm25_weight:.2f} "
-        f"(pivot {blend.pivot:g}, body {blend.body_weight:g})"
-    )
-    yield f"combine   {_combination(profile.combine)}; pool of {profile.pool}"
-    yield (
-        f"skip      least lead where cosine and BM25 agree: {_threshold(winner.agreed, 'never')}, "
-        f"where they disagree: {_threshold(winner.disagreed, 'never')}"
-    )
-    yield (
-        f"answer    least confidence: {_threshold(answer.threshold, 'none')}, "
-        f"after stage 1: {_threshold(answer.rerank_threshold, 'none')}"
-    )
+    for line in _settings(profile):
+        yield from textwrap.wrap(line, WIDTH, subsequent_indent=" " * 10)
     report = fitted.report
     yield ""
     yield (
@@ -255,7 +270,47 @@ def render_calibration(fitted: Calibration, objective: str, output: Path) -> Ite
     if report.kept is not None:
         yield f"right first picks that pass the threshold: {_share(report.kept)}"
     if report.separation is not None:
-        yield f"AUC of the confidence, right picks against others: {_share(report.separation)}"
+        yield f"AUC of the probability, right picks against others: {_share(report.separation)}"
+    yield from _shortlists(fitted.shortlists)
+
+
+def _settings(profile: Profile) -> Iterator[str]:
+    """Yield the fitted settings, one line for each part of the decision."""
+    blend, winner, answer = profile.blend, profile.winner, profile.answer
+    yield (
+        f"blend     cosine {blend.cosine_weight:.2f}, bm25 {blend.bm25_weight:.2f} "
+        f"(pivot {blend.pivot:g}, body {blend.body_weight:g})"
+    )
+    yield f"combine   {_combination(profile.combine)}; pool of {profile.pool}"
+    yield (
+        f"skip      least lead where cosine and BM25 agree: {_threshold(winner.agreed, 'never')}, "
+        f"where they disagree: {_threshold(winner.disagreed, 'never')}"
+    )
+    yield (
+        f"answer    least probability that any fits: {_threshold(answer.threshold, 'none')}, "
+        f"after stage 1: {_threshold(answer.rerank_threshold, 'none')}, "
+        f"that the first one fits: {_threshold(answer.confidence, 'none')}"
+    )
+    listed = profile.shortlist
+    if listed.stage1 or listed.stage2:
+        yield (
+            f"shortlist coverage {listed.coverage:g} with at most {listed.most}; empty below a "
+            f"probability of {_threshold(listed.least, 'none')} that any fits"
+        )
+
+
+def _shortlists(figures: Mapping[str, Shortlists]) -> Iterator[str]:
+    """Yield a table of the shortlists, each half read by weights of the other."""
+    if not figures:
+        return
+    yield ""
+    yield "shortlists, each half by the weights and promises of the other:"
+    yield f"{'':<10}{'coverage':<22}{'mean length':<22}{'one document':<14}full with no match"
+    for mode, of in figures.items():
+        one = 0.0 if of.single is None else of.single
+        yield (
+            f"{mode:<10}{_share(of.coverage):<22}{_share(of.size):<22}{one:<14.3f}{_share(of.full)}"
+        )
 
 
 def _changes(fitted: Calibration) -> Iterator[str]:

@@ -20,6 +20,7 @@ from crossgate._values.messages import why as why_of
 from crossgate._values.results import Hit, RouteResult, Verdict
 
 if TYPE_CHECKING:
+    from crossgate._decision.context import Context
     from crossgate._telemetry.events import TelemetryHook
 
 LOG_VARIABLE = "CROSSGATE_LOG"
@@ -55,6 +56,19 @@ def decision_options(parser: argparse.ArgumentParser) -> None:
         help="select nothing below this confidence, 0 to 1",
     )
     parser.add_argument(
+        "--coverage",
+        type=float,
+        metavar="P",
+        help="probability, above 0 and below 1, that the shortlist contains a fitting document if "
+        "there is one (default: that of the profile)",
+    )
+    parser.add_argument(
+        "--max-shortlist",
+        type=int,
+        metavar="N",
+        help="maximum length of the shortlist (default: that of the profile)",
+    )
+    parser.add_argument(
         "--rerank-min",
         type=float,
         metavar="S",
@@ -77,6 +91,17 @@ def decision_options(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         action="append",
         help="file with pasted text that belongs to the query, or - for stdin; may be repeated",
+    )
+    parser.add_argument(
+        "--project",
+        metavar="FOLDER",
+        help="folder of the project that the query comes from, for its technologies",
+    )
+    parser.add_argument(
+        "--history",
+        metavar="TEXT",
+        action="append",
+        help="earlier request of the conversation; may be repeated, oldest first",
     )
     parser.add_argument(
         "--log", metavar="FILE", help="append the decision to a log (default: CROSSGATE_LOG)"
@@ -136,6 +161,22 @@ def material_of(options: argparse.Namespace) -> list[str] | None:
     return None if options.material is None else [text_of(name) for name in options.material]
 
 
+def context_of(options: argparse.Namespace) -> Context | None:
+    """Return the context that `--project` and `--history` name, or None without them.
+
+    Raises:
+        SourceError: `source_missing` or `source_unreadable` if the folder cannot be listed.
+    """
+    if options.project is None and options.history is None:
+        return None
+    from crossgate._decision.context import Context
+
+    history = tuple(options.history or ())
+    if options.project is None:
+        return Context(history=history)
+    return Context.of_folder(options.project, history=history)
+
+
 def show_decision(
     result: RouteResult, options: argparse.Namespace, *, query: str, text: bool = False
 ) -> int:
@@ -144,16 +185,25 @@ def show_decision(
         show_json(result.to_dict(trace=options.explain, text=text))
     else:
         show("\n".join(_lines(result, query if options.explain else None)))
+    say_notes(result)
+    return DONE if result.selected else NOTHING_RELEVANT
+
+
+def say_notes(result: RouteResult) -> None:
+    """Report what did not run as configured, and the warnings."""
     for note in result.degraded:
         say(f"degraded[{note.code}]: {note.detail}")
     for warning in result.warnings:
         say(f"warning[{warning.code}]: {warning.detail}")
-    return DONE if result.selected else NOTHING_RELEVANT
 
 
 def why(decision: RouteResult) -> str:
-    """Return verdict, reason and time on one line; "nothing fits" without a selection."""
-    verdict = decision.verdict.value.replace("_", " ") if decision.selected else "nothing fits"
+    """Return verdict, reason and time on one line.
+
+    Without a selection, the verdict is "unsure" with a shortlist and "nothing fits" without one.
+    """
+    unselected = "unsure" if decision.shortlist else "nothing fits"
+    verdict = decision.verdict.value.replace("_", " ") if decision.selected else unselected
     painted = paint(verdict, _VERDICT_COLOURS[decision.verdict])
     reason = why_of(decision.reason, len(decision.selected))
     return f"{painted}: {reason} ({decision.timings['total']:.0f} ms)"
@@ -161,7 +211,9 @@ def why(decision: RouteResult) -> str:
 
 def _lines(decision: RouteResult, query: str | None) -> list[str]:
     """Return the selected hits and the reason, and with the query how the decision was made."""
-    lines = [*map(_selected, decision.selected), ""] if decision.selected else []
+    lines = [*map(_selected, decision.selected)] or _unsure(decision)
+    if lines:
+        lines.append("")
     lines.append(why(decision))
     if query is not None:
         lines += ["", *_candidates(decision.hits), *_passages(decision.hits), ""]
@@ -169,10 +221,26 @@ def _lines(decision: RouteResult, query: str | None) -> list[str]:
     return lines
 
 
+def _unsure(decision: RouteResult) -> list[str]:
+    """Return the shortlist of a decision that selects nothing."""
+    if not decision.shortlist:
+        return []
+    any_fits = "" if decision.any_fits is None else f" ({decision.any_fits:.0%} that any does)"
+    lines = [f"nothing is sure to fit{any_fits}; the likeliest:"]
+    for hit in decision.shortlist:
+        known = "    -" if hit.relevance is None else f"{hit.relevance:>5.0%}"
+        lines.append(fit(f"  {known}  {_name(hit)}", WIDTH))
+    return lines
+
+
+def _name(hit: Hit) -> str:
+    title = hit.document.title
+    return plain(hit.id if title in ("", hit.id) else f"{hit.id}  {title}")
+
+
 def _selected(hit: Hit) -> str:
     indent = " " * 4
-    title = hit.document.title
-    name = plain(hit.id if title in ("", hit.id) else f"{hit.id}  {title}")
+    name = _name(hit)
     text = fit(plain(hit.document.text), WIDTH - len(indent))
     return f"{paint(fit(name, WIDTH), '1')}\n{indent}{text}"
 
@@ -181,14 +249,14 @@ def _candidates(hits: Sequence[Hit]) -> list[str]:
     width = min(max((columns(plain(hit.id)) for hit in hits), default=0), 34)
     lines = [
         f"{'':>2}  {'candidate':<{width}}  {'cosine':>6}  {'bm25':>6}  {'blend':>6}  "
-        f"{'rerank':>6}  {'score':>6}  outcome"
+        f"{'rerank':>6}  {'score':>6}  {'fits':>6}  outcome"
     ]
     for position, hit in enumerate(hits, start=1):
         name = fit(plain(hit.id), width)
         name += " " * (width - columns(name))
         outcome = "selected" if hit.dropped is None else DROPPED.get(hit.dropped, hit.dropped)
         cut = ", document cut" if hit.truncated else ""
-        scores = (hit.cosine, hit.bm25, hit.blend, hit.rerank_score, hit.score)
+        scores = (hit.cosine, hit.bm25, hit.blend, hit.rerank_score, hit.score, hit.relevance)
         numbers = "  ".join(map(_number, scores))
         lines.append(f"{position:>2}  {name}  {numbers}  {outcome}{cut}")
     return lines
@@ -214,20 +282,27 @@ def _steps(decision: RouteResult, query: str) -> list[str]:
     lines = _parts(trace["prompt"], query)
     gate, profile = trace["gate"], trace["profile"]
     if gate["signals"] is not None:
-        lines.append("signals     " + _pairs(gate["signals"]))
+        lines.append("signals     " + pairs(gate["signals"]))
     thresholds = _thresholds(profile, trace["policy"])
-    lines.append("thresholds  " + (_pairs(thresholds) or "none, the gate is off"))
+    lines.append("thresholds  " + (pairs(thresholds) or "none, the gate is off"))
     if decision.confidence is not None:
-        lines.append(f"confidence  {decision.confidence:.3f}")
+        lines.append(f"confidence  {decision.confidence:.3f} that the first one fits")
+    if decision.any_fits is not None:
+        lines.append(f"any fits    {decision.any_fits:.3f}")
+    if decision.shortlist:
+        promise = "" if decision.coverage is None else f" (coverage {decision.coverage:g})"
+        lines.append(
+            f"shortlist   {', '.join(plain(hit.id) for hit in decision.shortlist)}{promise}"
+        )
     lines.append(f"profile     {plain(profile['name'])}")
     if gate["floor"] is not None:
         lines.append(f"floor       cosine {gate['floor']:.3g}")
     if gate["cliff"] is not None:
         cliff = {**gate["cliff"], "cut": len(gate["cliff"]["cut"])}
-        lines.append("cliff       " + _pairs(cliff))
+        lines.append("cliff       " + pairs(cliff))
     if trace["reranker"]:
         lines.append(f"stage 2     {trace['reranker']}, {counted(len(trace['stage2']), 'pair')}")
-    lines.append("time        " + _pairs(decision.timings, " ms"))
+    lines.append("time        " + pairs(decision.timings, " ms"))
     if decision.decision_id is not None:
         lines.append(f"logged as   {decision.decision_id}")
     wrapped = (textwrap.wrap(line, WIDTH, subsequent_indent=" " * 12) for line in lines)
@@ -257,7 +332,8 @@ def _thresholds(profile: Mapping[str, Any], policy: Mapping[str, Any]) -> dict[s
     return {key: value for key, value in rules.items() if value is not None}
 
 
-def _pairs(values: Mapping[str, Any], unit: str = "") -> str:
+def pairs(values: Mapping[str, Any], unit: str = "") -> str:
+    """Return names with their values on one line; a unit follows each value."""
     shown = []
     for key, value in values.items():
         number = f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -1,4 +1,4 @@
-"""`crossgate demo`: four prompts, a small skill library and no network."""
+"""`crossgate demo`: five prompts, a small skill library and no network."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from crossgate._support.wording import counted, share_of
 PROMPTS = (
     "merge these three PDF files into one",
     "the export from accounting is full of duplicate rows and half of the dates are wrong",
-    "tidy up the branch before the review",
+    "make these photos fit on the web page",
+    "write up what went wrong last night",
     "what time is the meeting tomorrow",
 )
 
@@ -43,7 +44,9 @@ def run(options: argparse.Namespace) -> int:
     ]
     for prompt, decision in results:
         names = ", ".join(paint(hit.id, "1") for hit in decision.selected)
-        lines += [f'  "{prompt}"', *([f"    -> {names}"] if names else [])]
+        likely = " or ".join(hit.id for hit in decision.shortlist)
+        answer = names or (likely and f"{likely}?")
+        lines += [f'  "{prompt}"', *([f"    -> {answer}"] if answer else [])]
         lines += [f"    {why(decision)}", ""]
     skipped = sum(decision.stage == 1 for _, decision in results)
     lines += [

@@ -233,7 +233,7 @@ def _hook(agent: Agent, calls: dict[Path, list[str]], notes: list[dict[str, Any]
             detail = f"{path} calls {program}, {why}, which does not last"
             return _check(what, "off", detail, f"`uv tool install` crossgate, then {again}")
     if calls and (switches := switched_off(agent)):
-        detail = f"{' and '.join(switches)}, so {agent.name} runs no hooks"
+        detail = f"{' and '.join(switches)}, so {agent.name} does not run the hook"
         return _check(what, "off", detail, "remove this setting")
     told = sum(note["outcome"] in ("injected", "shadow") for note in notes)
     shadow = bool(notes) and notes[-1]["outcome"] == "shadow"

@@ -164,7 +164,7 @@ def _try(options: argparse.Namespace) -> int:
     from crossgate._agents.hook.answer import answer
     from crossgate._agents.hook.install import (
         calls_of,
-        index_if_missing,
+        index_if_stale,
         options_in,
         switched_off,
     )
@@ -180,7 +180,7 @@ def _try(options: argparse.Namespace) -> int:
     text = options.prompt
     prompt = Prompt(text=text[:PROMPT_CHARS], length=len(text), session="", folder=os.getcwd())
     with progress("embedding") as report:
-        index_if_missing(agent, chosen, prompt.folder, report)
+        index_if_stale(agent, chosen, prompt.folder, report)
     library = library_of(agent, prompt.folder, chosen.skills)
     answered = answer(agent, prompt, chosen, library, started=time.monotonic(), log=False)
     if options.json:
@@ -193,6 +193,7 @@ def _try(options: argparse.Namespace) -> int:
                 "detail": answered.detail,
                 "ids": list(answered.ids),
                 "nearest": answered.nearest,
+                "form": answered.form,
                 "confidence": answered.confidence,
                 "min_confidence": chosen.min_confidence,
                 "context": answered.context,
@@ -212,7 +213,9 @@ def _try(options: argparse.Namespace) -> int:
             )
             why += f"; {answered.detail}" if answered.detail else ""
         lines.append(f"\n{why}" if answered.context else f"the prompt gets no context: {why}")
-        lines += [f"{switch}, so {agent.name} runs no hooks" for switch in switched_off(agent)]
+        lines += [
+            f"{switch}, so {agent.name} does not run the hook" for switch in switched_off(agent)
+        ]
         if not calls:
             lines.append(f"no settings of {agent.name} call the hook: `crossgate hook install`")
         show("\n".join(lines))

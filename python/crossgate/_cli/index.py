@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from crossgate._cli import DONE
 from crossgate._cli.input import document_arguments, documents_of, index_of
-from crossgate._cli.output import json_option, say_left_out, say_skipped, show, show_json, size
+from crossgate._cli.output import json_option, say, say_left_out, say_skipped, show, show_json, size
 from crossgate._support.errors import IndexFileError
 from crossgate._support.wording import counted
 
@@ -36,14 +36,19 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Read, embed and save."""
+    from crossgate._sources.examples import examples_beside, read_examples, teach_beside
+
     start = perf_counter()
     output = Path(options.output)
     _check_writable(output)
+    read_examples(examples_beside(output))  # before documents are embedded, which takes long
     earlier = _earlier_index(output)
     loaded = _tools_of_servers(options) if options.mcp else documents_of(options)
     say_skipped(loaded.problems, ", ".join([*options.source, *options.mcp]))
     say_left_out(loaded.left_out)
     built = index_of(loaded, options, earlier)
+    for unknown in teach_beside(built, output):
+        say(f"{examples_beside(output)}: no document has the id {unknown!r}: its examples wait")
     built.save(output)
     seconds = perf_counter() - start
     if options.json:

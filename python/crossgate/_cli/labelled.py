@@ -45,6 +45,7 @@ class LabelledOptions:
         embedder: Name or folder of the embedder; None for words alone.
         reranker: Name or folder of the reranker.
         profile: File of the profile; None for the bundled one.
+        no_context: Whether the context of queries is ignored.
     """
 
     split: str | None
@@ -58,6 +59,7 @@ class LabelledOptions:
     embedder: str | None
     reranker: str
     profile: str | None
+    no_context: bool = False
 
     @classmethod
     def of(cls, options: argparse.Namespace) -> LabelledOptions:
@@ -126,6 +128,11 @@ def labelled_options(parser: argparse.ArgumentParser) -> None:
         "--unnamed", action="store_true", help="leave out queries that name the matching document"
     )
     parser.add_argument(
+        "--no-context",
+        action="store_true",
+        help="ignore the project and the conversation that queries come from",
+    )
+    parser.add_argument(
         "--background",
         action="store_true",
         help="add the shipped everyday prompts, which nothing should fit",
@@ -189,6 +196,9 @@ def dataset_of(subject: Subject, options: LabelledOptions) -> Dataset:
         dataset = read_dataset(path, split=options.split, strict=strict)
         if options.background:
             dataset = with_background(dataset)
+    if options.no_context:
+        queries = tuple(replace(query, context=None) for query in dataset.queries)
+        dataset = replace(dataset, queries=queries)
     if options.limit is not None:
         dataset = sample(dataset, options.limit, seed=options.seed)
     say_skipped(dataset.problems, dataset.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -14,12 +15,14 @@ from crossgate._cli.output import (
     paint,
     plain,
     progress,
+    say,
     say_left_out,
     say_skipped,
     show,
     show_json,
 )
-from crossgate._support.errors import InputError
+from crossgate._sources.common import printable
+from crossgate._support.errors import InputError, SourceError
 from crossgate._support.sanitize import fit
 from crossgate._support.wording import counted
 
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
 
     from crossgate._lint.checking import LintReport
     from crossgate._lint.findings import Finding
-    from crossgate._sources import Loaded, Problem
+    from crossgate._sources import Problem
 
 FOUND = 1
 """Exit code if a finding is at least as severe as `--fail-on`."""
@@ -78,9 +81,9 @@ def run(options: argparse.Namespace) -> int:
     from crossgate._lint.checking import lint
     from crossgate._lint.findings import reaches
 
-    loaded = documents_of(options)
     if options.audit:
-        return _audit(loaded, options)
+        return _audit(options)
+    loaded = documents_of(options)
     index = index_of(loaded, options)
     with progress("asking") as asked:
         report = lint(
@@ -117,12 +120,26 @@ def _prompts(options: argparse.Namespace) -> dict[str, Sequence[str]]:
     return {query.text: list(query.relevant) for query in dataset.queries}
 
 
-def _audit(loaded: Loaded, options: argparse.Namespace) -> int:
-    """Grade every document, and print the grades with their reasons."""
+def _audit(options: argparse.Namespace) -> int:
+    """Grade every document and every other SKILL.md, and print the grades with their reasons."""
     from crossgate._lint.audit import GRADES
     from crossgate._lint.checking import audited
+    from crossgate._sources import skill_files
 
-    results = audited(loaded.documents, loaded.places)
+    found = skill_files(options.source)
+    try:
+        loaded = documents_of(options)
+        documents, places = loaded.documents, loaded.places
+    except SourceError as error:
+        if error.code != "no_documents" or not found:
+            raise
+        documents, places = (), {}
+    known = {os.path.realpath(place.path) for place in places.values()}
+    unread = [path for path in found if os.path.realpath(path) not in known]
+    results = audited(documents, places, unread)
+    ungraded = [path for path in map(printable, unread) if path not in results]
+    for path in ungraded:
+        say(f"not graded, since it cannot be read: {path}")
     counts = {grade: sum(found == grade for found, _ in results.values()) for grade in GRADES}
     findings = [finding for _, listed in results.values() for finding in listed]
     findings.sort(key=lambda finding: (finding.severity != "error", finding.id))
@@ -143,7 +160,7 @@ def _audit(loaded: Loaded, options: argparse.Namespace) -> int:
         show("\n".join([*lines, f"{counted(len(results), 'document')}: {graded}"]))
     if options.fail_on == _NEVER:
         return DONE
-    return HOSTILE if counts["hostile"] else FOUND if counts["suspect"] else DONE
+    return HOSTILE if counts["hostile"] else FOUND if counts["suspect"] or ungraded else DONE
 
 
 def _counts(report: LintReport) -> dict[str, int]:

@@ -98,9 +98,13 @@ def progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
     if not is_terminal(sys.stderr):
         yield None
         return
+    from shutil import get_terminal_size
+
     from tqdm import tqdm
 
-    with tqdm(desc=what, unit="", delay=0.5, leave=False) as bar:
+    # A terminal that does not tell its size, such as that of a recorder, would stay empty.
+    width = min(get_terminal_size().columns, WIDTH)
+    with tqdm(desc=what, unit=" items", ncols=width, nrows=24, delay=0.5, leave=False) as bar:
 
         def report(done: int, total: int) -> None:
             bar.total = total

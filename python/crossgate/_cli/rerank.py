@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-from crossgate._cli.decision import decision_options, log_of, material_of, show_decision
+from crossgate._cli.decision import (
+    context_of,
+    decision_options,
+    log_of,
+    material_of,
+    show_decision,
+)
 from crossgate._cli.input import text_of
 from crossgate._cli.output import json_option
 
@@ -42,9 +48,12 @@ def run(options: argparse.Namespace) -> int:
         section=options.section,
         grade=options.grade,
         min_confidence=options.min_confidence,
+        coverage=options.coverage,
+        max_shortlist=options.max_shortlist,
         rerank_min=options.rerank_min,
         rerank_margin=options.rerank_margin,
         telemetry=log_of(options),
         material=material_of(options),
+        context=context_of(options),
     )
     return show_decision(result, options, query=options.query, text=True)

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import argparse
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from crossgate._cli.decision import decision_options, log_of, material_of, show_decision
+from crossgate._cli import DONE
+from crossgate._cli.decision import (
+    context_of,
+    decision_options,
+    log_of,
+    material_of,
+    pairs,
+    say_notes,
+    show_decision,
+)
 from crossgate._cli.input import text_of
-from crossgate._cli.output import json_option, say
+from crossgate._cli.output import WIDTH, json_option, paint, plain, say, show, show_json
 from crossgate._sources.agent_prompts import is_hook_input
 from crossgate._support.checks import MAX_QUERY_CHARACTERS, check_text
 from crossgate._support.errors import InputError
 from crossgate._support.wording import counted, did_you_mean
 
 if TYPE_CHECKING:
+    from crossgate._decision.explain import Explanation
     from crossgate._retrieval.index import Index
 
 
@@ -39,6 +50,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         ("--deny", "leave out this document"),
     ):
         parser.add_argument(option, metavar="ID", action="append", help=f"{text}; may be repeated")
+    parser.add_argument(
+        "--why",
+        metavar="NAME",
+        help="explain why the document with this id or title was not selected, or that it was",
+    )
     decision_options(parser)
 
 
@@ -61,19 +77,36 @@ def run(options: argparse.Namespace) -> int:
         policy=options.policy,
         telemetry=log_of(options),
     )
-    result = router.route(
-        query,
-        limit=options.limit,
-        allow=options.allow,
-        deny=options.deny or (),
-        section=options.section,
-        grade=options.grade,
-        min_confidence=options.min_confidence,
-        rerank_min=options.rerank_min,
-        rerank_margin=options.rerank_margin,
-        material=material_of(options),
-    )
-    return show_decision(result, options, query=query)
+    about = {
+        "limit": options.limit,
+        "allow": options.allow,
+        "deny": options.deny or (),
+        "section": options.section,
+        "grade": options.grade,
+        "min_confidence": options.min_confidence,
+        "coverage": options.coverage,
+        "max_shortlist": options.max_shortlist,
+        "rerank_min": options.rerank_min,
+        "rerank_margin": options.rerank_margin,
+        "material": material_of(options),
+        "context": context_of(options),
+    }
+    if options.why is not None:
+        return _show_explanation(router.explain(query, options.why, **about), options)
+    return show_decision(router.route(query, **about), options, query=query)
+
+
+def _show_explanation(explanation: Explanation, options: argparse.Namespace) -> int:
+    """Print why a document was not selected, and return the exit code."""
+    if options.json:
+        show_json(explanation.to_dict())
+    else:
+        show(paint(plain(f"{explanation.id}: {explanation.step}"), "1"))
+        remedy = f"to change that: {explanation.remedy}" if explanation.remedy else ""
+        for line in filter(None, (explanation.text, remedy, pairs(explanation.figures))):
+            show(textwrap.fill(plain(line), WIDTH, initial_indent="    ", subsequent_indent="    "))
+    say_notes(explanation.result)
+    return DONE
 
 
 def _check_known(option: str, ids: Sequence[str], index: Index) -> None:

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crossgate._agents.hook.formats import AGENTS, Agent
 from crossgate._cli import DONE, NOTHING_RELEVANT
-from crossgate._cli.output import json_option, plain, show, show_json
+from crossgate._cli.output import json_option, plain, say, show, show_json
 from crossgate._cli.usage import read_all_turns
-from crossgate._support.errors import InputError
+from crossgate._support.errors import InputError, SourceError
 from crossgate._support.sanitize import fit
 from crossgate._support.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from crossgate._agents.skill_lists import ListedSkill
+    from crossgate._agents.skill_lists import ListBudget, ListedSkill
 
 _NAME_WIDTH = 44
 
@@ -64,12 +65,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _list(options: argparse.Namespace) -> int:
-    from crossgate._agents.skill_lists import BUDGETS, list_skills, total_tokens
+    from crossgate._agents.skill_lists import budget_of, list_skills, total_tokens
 
     turns = list(read_all_turns(options.transcripts))
-    agents = [AGENTS[options.agent]] if options.agent else list(AGENTS.values())
+    agents = [AGENTS[options.agent]] if options.agent else _agents_here()
     lists = {agent.name: list_skills(agent, "", turns) for agent in agents}
     found = {name: skills for name, skills in lists.items() if skills}
+    budgets = {name: budget for name in found if (budget := budget_of(AGENTS[name]))}
     if options.json:
         show_json(
             {
@@ -77,7 +79,8 @@ def _list(options: argparse.Namespace) -> int:
                     {
                         "agent": name,
                         "tokens": total_tokens(skills),
-                        "budget_tokens": BUDGETS[name].chars // 4 if name in BUDGETS else None,
+                        "budget_tokens": budgets[name].chars // 4 if name in budgets else None,
+                        "budget_checked": budgets[name].checked if name in budgets else None,
                         "skills": [_values(skill) for skill in skills],
                     }
                     for name, skills in found.items()
@@ -85,7 +88,7 @@ def _list(options: argparse.Namespace) -> int:
             }
         )
     else:
-        show("\n".join(_lines(found)) if found else "no agent here has skills")
+        show("\n".join(_lines(found, budgets)) if found else "no agent here has skills")
     return DONE if found else NOTHING_RELEVANT
 
 
@@ -100,12 +103,29 @@ def _values(skill: ListedSkill) -> dict[str, Any]:
     }
 
 
-def _lines(lists: dict[str, list[ListedSkill]]) -> Iterator[str]:
-    from crossgate._agents.skill_lists import BUDGETS, total_tokens
+def _agents_here() -> list[Agent]:
+    """Return the agents with a folder of their own here, or all if there is none."""
+    from crossgate._agents.hook.skill_library import project_of
+
+    here = []
+    for agent in AGENTS.values():
+        project = project_of(agent, "")
+        own = [agent.folder]
+        if project is not None:
+            own.append(project / Path(agent.project_settings).parts[0])
+        if any(map(os.path.isdir, own)):
+            here.append(agent)
+    return here or list(AGENTS.values())
+
+
+def _lines(lists: dict[str, list[ListedSkill]], budgets: dict[str, ListBudget]) -> Iterator[str]:
+    from crossgate._agents.skill_lists import total_tokens
 
     for agent, skills in lists.items():
-        budget = BUDGETS.get(agent)
-        limit = f" of {budget.chars // 4:,} in its budget" if budget else ", no documented budget"
+        budget = budgets.get(agent)
+        limit = ", no documented budget"
+        if budget:
+            limit = f" of {budget.chars // 4:,} in its budget ({budget.checked})"
         total = counted(total_tokens(skills), "token")
         yield f"{agent}: {counted(len(skills), 'skill')}, about {total}{limit}"
         yield f"  {'skill':{_NAME_WIDTH}}  tokens  uses  last use    in the list"
@@ -133,8 +153,13 @@ def _move(options: argparse.Namespace) -> int:
         moves.append((folder, target))
     saved = sum(skill.tokens for skill in chosen)
     if not options.dry_run:
-        for folder, target in moves:
-            move_skill(folder, target)
+        for done, (folder, target) in enumerate(moves):
+            try:
+                move_skill(folder, target)
+            except SourceError:
+                for before, after in moves[:done]:
+                    say(f"moved {before} to {after}")
+                raise
     if options.json:
         show_json(
             {

@@ -38,6 +38,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="list the prompts behind a figure; their texts come from the transcripts",
     )
     parser.add_argument("--skill", metavar="NAME", help="list only prompts of this skill")
+    parser.add_argument("--week", metavar="WEEK", help="list only prompts of this week")
+    parser.add_argument(
+        "--form", choices=("pick", "shortlist"), help="list only prompts with this form"
+    )
     parser.add_argument("--html", metavar="FILE", help="also write the figures as an HTML page")
 
 
@@ -51,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
     report = measure_usage(entries, read_all_turns(options.transcripts))
     if options.html:
         _write_page(options.html, report)
-    listed = _listed(report, options.prompts, options.skill) if options.prompts else None
+    listed = _listed(report, options) if options.prompts else None
     if options.json:
         show_json(_values(report, listed))
     elif not report.logged:
@@ -92,21 +96,18 @@ def _write_page(path: str, report: UsageReport) -> None:
         raise SourceError("unwritable", cannot_write(path, error)) from error
 
 
-def _listed(report: UsageReport, kind: str, skill: str | None) -> list[SuggestedPrompt]:
-    from crossgate._agents.adoption import bare
+def _listed(report: UsageReport, options: argparse.Namespace) -> list[SuggestedPrompt]:
+    from crossgate._agents.adoption import same_skill
 
-    def names(prompt: SuggestedPrompt) -> tuple[str, ...]:
-        return () if kind == "neither" else getattr(prompt, kind)
+    def is_listed(prompt: SuggestedPrompt) -> bool:
+        if options.week not in (None, prompt.week) or options.form not in (None, prompt.form):
+            return False
+        if options.prompts == "neither":
+            return prompt.neither
+        names: tuple[str, ...] = getattr(prompt, options.prompts)
+        return any(options.skill is None or same_skill(name, options.skill) for name in names)
 
-    return [
-        prompt
-        for prompt in report.prompts
-        if (
-            not (prompt.suggested or prompt.unprompted)
-            if kind == "neither"
-            else any(skill is None or bare(name) == bare(skill) for name in names(prompt))
-        )
-    ]
+    return list(filter(is_listed, report.prompts))
 
 
 def _values(report: UsageReport, listed: list[SuggestedPrompt] | None) -> dict[str, Any]:

@@ -60,6 +60,10 @@ class Stage1:
             the pool.
         empty: Documents without text, which are the last hits.
         corrected: The text for stage 2 if words were corrected; None for that of the request.
+        read: The text of the query for stage 2; empty for the query itself.
+        context: The context of the query for the trace; empty without one.
+        everything: Scores all documents that the request allows, candidates or not; None if nothing
+            was searched.
     """
 
     scored: Sequence[_core.Scored]
@@ -72,6 +76,9 @@ class Stage1:
     windows: Mapping[str, Window] | None = None
     empty: Sequence[Document] = ()
     corrected: str | None = None
+    read: str = ""
+    context: Mapping[str, Any] = field(default_factory=dict)
+    everything: Callable[[], Sequence[_core.Scored]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +96,8 @@ class Request:
         section: Section of the caller's work, which selects the floor.
         grade: The caller's grade for the retrieval, `A` to `F`; a low grade relaxes the floor.
         min_confidence: Minimum confidence of a selection; None to use only the profile's threshold.
+        coverage: The coverage of the shortlist; None for that of the profile.
+        max_shortlist: Maximum length of the shortlist; None for that of the profile.
         require_overlap: Whether, without vectors, a document must share a term with the query.
         deadline: When the query must be decided.
         telemetry: Receives events; None for no telemetry.
@@ -104,6 +113,8 @@ class Request:
     section: str | None = None
     grade: str | None = None
     min_confidence: float | None = None
+    coverage: float | None = None
+    max_shortlist: int | None = None
     require_overlap: bool = False
     deadline: Deadline = NO_DEADLINE
     telemetry: TelemetryHook | None = None
@@ -177,7 +188,7 @@ def _steps(request: Request) -> Generator[RerankerCall, CallOutcome, RouteResult
     chosen: Mapping[str, Window] = stage1.windows or {}
     if gated.verdict == Verdict.AMBIGUOUS and request.rerankers:
         before = perf_counter()
-        query = stage1.corrected or request.corrected or request.prompt.searched
+        query = stage1.read or stage1.corrected or request.corrected or request.prompt.searched
         chosen = _windows(query, gated, stage1)
         passages = _passages(gated, stage1.documents, chosen)
         reply = yield from request.rerankers.ask(
@@ -197,9 +208,11 @@ def _steps(request: Request) -> Generator[RerankerCall, CallOutcome, RouteResult
         "query_sha256": hashlib.sha256(request.prompt.text.encode()).hexdigest(),
         "prompt": request.prompt.to_trace(),
         "budget_ms": request.deadline.budget_ms,
+        **({"context": dict(stage1.context)} if stage1.context else {}),
         "asked": [list(answer) for answer in reply.asked],
     }
     hits = _hits(gated, decision, reply, stage1, chosen)
+    by_id = {hit.id: hit for hit in hits}
     found_warnings += [
         ResultWarning(code=note.code, detail=note.detail) for note in decision.warnings
     ]
@@ -208,6 +221,9 @@ def _steps(request: Request) -> Generator[RerankerCall, CallOutcome, RouteResult
         reason=decision.reason,
         stage=decision.stage,
         confidence=decision.confidence,
+        any_fits=decision.any_fits,
+        shortlist=tuple(by_id[id] for id in decision.shortlist),
+        coverage=decision.coverage,
         selected=tuple(hit for hit in hits if hit.dropped is None),
         hits=hits,
         degraded=tuple(degraded),
@@ -277,6 +293,8 @@ def _asked(request: Request, stage1: Stage1) -> _core.Request:
         sources=sources,
         needs_document=stage1.need,
         min_confidence=request.min_confidence,
+        coverage=None if request.coverage is None else float(request.coverage),
+        max_shortlist=request.max_shortlist,
     )
 
 

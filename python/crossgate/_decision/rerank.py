@@ -23,6 +23,7 @@ from crossgate._decision.cascade import (
     readable,
     run,
 )
+from crossgate._decision.context import Context, Conversation, mixed, traced
 from crossgate._reranking.chain import Chain, load, unloaded
 from crossgate._reranking.contract import Deadline
 from crossgate._retrieval.index import Index, bundled_embedder, check_documents, is_blank
@@ -36,6 +37,7 @@ from crossgate._support.checks import (
     check_limit,
     check_query,
     check_request,
+    check_shortlist,
     check_text,
     check_vector,
     safe_repr,
@@ -95,10 +97,13 @@ def rerank(
     min_confidence: float | None = None,
     rerank_min: float | None = None,
     rerank_margin: float | None = None,
+    coverage: float | None = None,
+    max_shortlist: int | None = None,
     telemetry: TelemetryHook | None = None,
     keep_scores: bool = False,
     embed: bool | None = None,
     material: Material | None = None,
+    context: Context | None = None,
     **unknown: Never,
 ) -> RouteResult:
     """Reorder the candidates that another retriever found, by the same cascade as `Router`.
@@ -131,6 +136,8 @@ def rerank(
         min_confidence: As in `Router.route`.
         rerank_min: As in `Router.route`.
         rerank_margin: As in `Router.route`.
+        coverage: As in `Router.route`.
+        max_shortlist: As in `Router.route`.
         telemetry: Receives events; None for no telemetry.
         keep_scores: Use the candidates' scores, for example from fusion or decay, as the blend of
             stage 1; every candidate needs one, in [0, 1]. The gate still uses the cosines.
@@ -139,6 +146,8 @@ def rerank(
             them: then BM25 alone is unreliable.
         material: Pasted texts that belong to the query, as in `Router.route`. Pasted text within
             the query counts as part of it, since it is often the subject of the search.
+        context: The project and the conversation that the query comes from; None if unknown.
+            Without vectors, the words of earlier requests count.
         unknown: Not accepted: raises TypeError, which names `limit` for `k`, `top_k` and `top_n`.
 
     Returns:
@@ -167,10 +176,13 @@ def rerank(
             min_confidence=min_confidence,
             rerank_min=rerank_min,
             rerank_margin=rerank_margin,
+            coverage=coverage,
+            max_shortlist=max_shortlist,
             telemetry=telemetry,
             keep_scores=keep_scores,
             embed=embed,
             material=material,
+            context=context,
         )
     )
 
@@ -191,10 +203,13 @@ async def arerank(
     min_confidence: float | None = None,
     rerank_min: float | None = None,
     rerank_margin: float | None = None,
+    coverage: float | None = None,
+    max_shortlist: int | None = None,
     telemetry: TelemetryHook | None = None,
     keep_scores: bool = False,
     embed: bool | None = None,
     material: Material | None = None,
+    context: Context | None = None,
     **unknown: Never,
 ) -> RouteResult:
     """Like `rerank`, with the same arguments, without blocking the event loop."""
@@ -219,10 +234,13 @@ async def arerank(
             min_confidence=min_confidence,
             rerank_min=rerank_min,
             rerank_margin=rerank_margin,
+            coverage=coverage,
+            max_shortlist=max_shortlist,
             telemetry=telemetry,
             keep_scores=keep_scores,
             embed=embed,
             material=material,
+            context=context,
         )
     )
 
@@ -243,10 +261,13 @@ def _request(
     min_confidence: float | None,
     rerank_min: float | None,
     rerank_margin: float | None,
+    coverage: float | None,
+    max_shortlist: int | None,
     telemetry: TelemetryHook | None,
     keep_scores: bool,
     embed: bool | None,
     material: Material | None,
+    context: Context | None,
 ) -> Request:
     """Check the arguments of `rerank`, and return the request that the cascade decides."""
     started = perf_counter()
@@ -255,6 +276,7 @@ def _request(
     prompt = unsplit(query) if material is None else read_prompt(query, material)
     check_limit(limit)
     check_request(section, grade)
+    check_shortlist(coverage, max_shortlist)
     check_vector(vector)
     check_text("the language", language)
     documents = _documents(candidates)
@@ -263,10 +285,19 @@ def _request(
     if keep_scores:
         check_kept_scores(documents)
     rerankers = Chain(reranker, PASSAGE_RERANKER)
+    if context is not None:
+        check_kind("context", context, Context, "a Context, or None")
     if embed is not None:
         check_kind("embed", embed, bool, "True, False, or None")
     search = _CandidateSearch(
-        prompt.searched, documents, vector, language, keep_scores, embed, deadline
+        prompt.searched,
+        documents,
+        vector,
+        language,
+        keep_scores,
+        embed,
+        deadline,
+        context or Context(),
     )
     notes: tuple[Degradation, ...] = ()
     if profile is None:
@@ -288,6 +319,8 @@ def _request(
         section=section,
         grade=grade,
         min_confidence=min_confidence,
+        coverage=coverage,
+        max_shortlist=max_shortlist,
         deadline=deadline,
         telemetry=telemetry,
         started=started,
@@ -312,6 +345,7 @@ class _CandidateSearch:
         keep_scores: Whether the candidates' scores are the blend.
         embed: Whether to embed candidates without cosines; None to decide by the query's words.
         deadline: When the query must be decided.
+        context: The project and the conversation that the query comes from.
     """
 
     def __init__(
@@ -323,8 +357,10 @@ class _CandidateSearch:
         keep_scores: bool,
         embed: bool | None,
         deadline: Deadline,
+        context: Context,
     ) -> None:
         self.keep_scores = keep_scores
+        self._context = context
         self.query, corrections = corrected(
             query, (given.content for given in candidates), language
         )
@@ -370,8 +406,9 @@ class _CandidateSearch:
         start = perf_counter()
         searched, late = _in_time(partial(self._search, profile), self._deadline)
         if searched is None:
-            searched = [_unread(document.id) for document in self.documents], {}, ()
-        found, chosen, failed = searched
+            unread = [_unread(document.id) for document in self.documents]
+            searched = unread, {}, (), Conversation()
+        found, chosen, failed, conversation = searched
         if late or self.keep_scores or self._vector is None:
             found = self._with_given_scores(found, profile, is_late=bool(late))
         if profile.relevance.stage2 is not None and not late:
@@ -385,6 +422,8 @@ class _CandidateSearch:
             indexes=self._positions,
             windows=chosen,
             empty=self._empty,
+            read=conversation.read_with(self.query) if conversation.goes_on else "",
+            context={} if self._context == Context() else traced(self._context, conversation),
         )
 
     def _comparable(self, vector: Vector | None) -> Vector | None:
@@ -431,14 +470,23 @@ class _CandidateSearch:
             replace(document, vector=None if vector is None else vectors[document.id])
             for document in self.documents
         )
-        scored, _ = index.search(
+        search = partial(
+            index.search,
             self.query,
-            vector,
             blend=profile.blend,
+            evidence=profile.evidence,
+            technologies=self._context.technologies,
             per_channel=max(2, len(self.documents)),
             embed=False,
         )
-        return scored, chosen, failed
+        scored, _ = search(vector)
+        conversation = Conversation.of(self.query, self._context, scored, profile)
+        if conversation.history:
+            if self.embeds and vector is not None:
+                texts, weights = zip(*conversation.history, strict=True)
+                vector = mixed(vector, bundled_embedder().embed(list(texts)), weights)
+            scored, _ = search(vector, history=conversation.history)
+        return scored, chosen, failed, conversation
 
     def _embedded(
         self, chosen: Mapping[str, Window]
@@ -484,7 +532,9 @@ class _CandidateSearch:
         )
 
 
-_Searched = tuple[Sequence[_core.Scored], Mapping[str, Window], tuple[Degradation, ...]]
+_Searched = tuple[
+    Sequence[_core.Scored], Mapping[str, Window], tuple[Degradation, ...], Conversation
+]
 
 
 def _foreign_language(query: str, documents: Sequence[Document]) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -22,17 +23,21 @@ from crossgate._decision.cascade import (
     policy_of_call,
     run,
 )
+from crossgate._decision.context import Context, Conversation, mixed, traced
 from crossgate._reranking.chain import Chain
 from crossgate._reranking.contract import NO_DEADLINE, Deadline, passages_of
-from crossgate._retrieval.index import Index, check_embedder, embedder_mismatch
+from crossgate._retrieval.index import Index, check_embedder, embedder_mismatch, id_of
 from crossgate._retrieval.spelling import corrected
 from crossgate._runtime.models.manifest import ROUTING_RERANKER, languages_of
 from crossgate._support.checks import (
     check_confidence,
     check_ids,
+    check_kind,
     check_limit,
     check_prompt,
     check_request,
+    check_shortlist,
+    check_text,
     check_vector,
     is_empty,
 )
@@ -50,6 +55,7 @@ from crossgate._values.results import (
 )
 
 if TYPE_CHECKING:
+    from crossgate._decision.explain import Explanation
     from crossgate._reranking.chain import Choice
     from crossgate._retrieval.embedding import Embedder
     from crossgate._telemetry.events import TelemetryHook
@@ -140,6 +146,9 @@ class Router:
         rerank_min: float | None = None,
         rerank_margin: float | None = None,
         material: Material | None = None,
+        context: Context | None = None,
+        coverage: float | None = None,
+        max_shortlist: int | None = None,
     ) -> RouteResult:
         """Decide which documents fit a query.
 
@@ -162,7 +171,7 @@ class Router:
                 the order of stage 1 is final. Stage 1 always runs.
             min_confidence: Select nothing if the confidence of the decision is lower, in [0, 1], or
                 unknown; None to use only the profile's threshold, which always applies. It does
-                not change the order or the stages.
+                not change the order, the stages or the shortlist.
             rerank_min: Minimum combined score of a pick that stage 2 has read, instead of the
                 policy's; None to use the policy's. Like `rerank_margin`, it applies if the profile
                 was fitted for the reranker.
@@ -171,6 +180,11 @@ class Router:
             material: Pasted texts that belong to the query, such as code or logs; None to recognise
                 them in the query. Documents are chosen by the rest, the request. If it names
                 nothing ("fix this"), the whole query and the material are searched.
+            context: The project and the conversation that the query comes from; None if unknown.
+            coverage: The probability, in (0, 1), with which the shortlist is to contain a fitting
+                document if there is one; None for that of the profile. If no list of at most
+                `max_shortlist` can promise it, `degraded` names the probability that can be.
+            max_shortlist: Maximum length of the shortlist; None for that of the profile.
 
         Raises:
             InputError: `query_too_long`, `invalid_text`, `out_of_range`,
@@ -191,6 +205,9 @@ class Router:
                 rerank_min=rerank_min,
                 rerank_margin=rerank_margin,
                 material=material,
+                context=context,
+                coverage=coverage,
+                max_shortlist=max_shortlist,
             )
         )
 
@@ -209,6 +226,9 @@ class Router:
         rerank_min: float | None = None,
         rerank_margin: float | None = None,
         material: Material | None = None,
+        context: Context | None = None,
+        coverage: float | None = None,
+        max_shortlist: int | None = None,
     ) -> RouteResult:
         """Like `route`, with the same arguments, without blocking the event loop.
 
@@ -229,6 +249,9 @@ class Router:
                 rerank_min=rerank_min,
                 rerank_margin=rerank_margin,
                 material=material,
+                context=context,
+                coverage=coverage,
+                max_shortlist=max_shortlist,
             )
         )
 
@@ -236,17 +259,20 @@ class Router:
         self,
         query: str,
         *,
-        limit: int | None,
-        vector: Vector | None,
-        allow: Iterable[str] | None,
-        deny: Iterable[str],
-        section: str | None,
-        grade: str | None,
-        budget_ms: float | None,
-        min_confidence: float | None,
-        rerank_min: float | None,
-        rerank_margin: float | None,
-        material: Material | None,
+        limit: int | None = 2,
+        vector: Vector | None = None,
+        allow: Iterable[str] | None = None,
+        deny: Iterable[str] = (),
+        section: str | None = None,
+        grade: str | None = None,
+        budget_ms: float | None = None,
+        min_confidence: float | None = None,
+        rerank_min: float | None = None,
+        rerank_margin: float | None = None,
+        material: Material | None = None,
+        context: Context | None = None,
+        coverage: float | None = None,
+        max_shortlist: int | None = None,
     ) -> Request:
         """Check the arguments of `route`, and return the request that the cascade decides."""
         started = perf_counter()
@@ -254,8 +280,11 @@ class Router:
         check_prompt(query)
         check_limit(limit)
         check_request(section, grade)
+        check_shortlist(coverage, max_shortlist)
         check_vector(vector)
         check_confidence(min_confidence, self.profile)
+        if context is not None:
+            check_kind("context", context, Context, "a Context, or None")
         allowed = None if allow is None else check_ids("allow", allow)
         denied = check_ids("deny", deny)
         if not len(self.index):
@@ -266,7 +295,7 @@ class Router:
         prompt = read_prompt(query, material)
         return Request(
             prompt=prompt,
-            stage1=partial(self._stage1, prompt, vector, allowed, denied),
+            stage1=partial(self._stage1, prompt, vector, allowed, denied, context),
             profile=self.profile,
             policy=policy_of_call(self.policy, rerank_min, rerank_margin),
             rerankers=self._rerankers,
@@ -274,11 +303,42 @@ class Router:
             section=section,
             grade=grade,
             min_confidence=min_confidence,
+            coverage=coverage,
+            max_shortlist=max_shortlist,
             require_overlap=True,
             deadline=deadline,
             telemetry=self._telemetry,
             started=started,
         )
+
+    def explain(self, query: str, id: str, **options: Any) -> Explanation:
+        """Decide a query, and explain at which step one document was lost, or that it is selected.
+
+        The decision is that of `route`; telemetry does not hear of it.
+
+        Args:
+            query: The query.
+            id: Id of the document, or its title.
+            options: Further arguments of `route`.
+
+        Raises:
+            InputError: As `route`; `unknown_document` if no document is called so.
+        """
+        from crossgate._decision.explain import explain
+
+        check_text("the id", id)
+        document = self.index[id_of(self.index, id)]
+        for name in ("allow", "deny"):  # an iterator would be exhausted by the check
+            if options.get(name) is not None:
+                options[name] = check_ids(name, options[name])
+        request = self._request(query, **options)
+        if document.id in options.get("deny", ()):
+            left_out = ("denied", "`deny` names it", "take it out of `deny`")
+        elif options.get("allow") is not None and document.id not in options["allow"]:
+            left_out = ("not_allowed", "`allow` does not name it", "add it to `allow`")
+        else:
+            left_out = None
+        return explain(replace(request, telemetry=None), document, left_out)
 
     def route_many(
         self, queries: Iterable[str], *, progress: Progress = True, **options: Any
@@ -322,7 +382,12 @@ class Router:
                 reranker.score("warm up", passages_of(["warm up"]), deadline=NO_DEADLINE)
 
     def _stage1(
-        self, prompt: Prompt, vector: Vector | None, allow: set[str] | None, deny: set[str]
+        self,
+        prompt: Prompt,
+        vector: Vector | None,
+        allow: set[str] | None,
+        deny: set[str],
+        context: Context | None,
     ) -> Stage1:
         start = perf_counter()
         if is_empty(prompt.text):
@@ -336,6 +401,8 @@ class Router:
             self.index.search,
             embed=False,
             blend=self.profile.blend,
+            evidence=self.profile.evidence,
+            technologies=() if context is None else context.technologies,
             per_channel=self.profile.per_channel,
             allow=allow,
             deny=deny,
@@ -353,15 +420,45 @@ class Router:
             if vector is not None and not given:
                 vector, notes = self._embedded(text)
             scored, documents = search(text, vector)
+        need = self._need(self._vector_of_request(prompt, vector, given=given))
+        conversation = Conversation()
+        if context is not None:
+            conversation = Conversation.of(text, context, scored, self.profile)
+        if conversation.history:
+            vector, failed = self._with_history(vector, conversation)
+            notes = (*notes, *failed)
+            scored, documents = search(text, vector, history=conversation.history)
+            if need is not None and conversation.goes_on:
+                need = max(need, self._need(vector) or 0.0)
         return Stage1(
             scored=scored,
             documents=documents,
+            everything=lambda: (
+                search(
+                    text, vector, history=conversation.history, per_channel=max(2, len(self.index))
+                ).scored
+            ),
             degraded=(*self._notes, *notes),
             warnings=(*self._warnings, *self._unreadable(prompt), *corrections),
             corrected=text if corrections else None,
             timings={"embed": embedded, "search": milliseconds(start) - embedded},
-            need=self._need(self._vector_of_request(prompt, vector, given=given)),
+            need=need,
+            read=conversation.read_with(text) if conversation.goes_on else "",
+            context={} if context is None else traced(context, conversation),
         )
+
+    def _with_history(
+        self, vector: Vector | None, conversation: Conversation
+    ) -> tuple[Vector | None, tuple[Degradation, ...]]:
+        """Return the vector of a query and of the earlier requests that count for it."""
+        if vector is None:
+            return None, ()
+        texts, weights = zip(*conversation.history, strict=True)
+        try:
+            earlier = self._load_embedder().embed(list(texts))
+        except Exception as error:  # the words of the earlier requests still count
+            return vector, (degradation("embedder", error),)
+        return mixed(vector, earlier, weights), ()
 
     def _embedded(self, query: str) -> tuple[Vector | None, tuple[Degradation, ...]]:
         """Return the query's vector, or None and the reason."""

@@ -6,15 +6,23 @@ from collections.abc import Iterable
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
+from crossgate._decision.context import Context
 from crossgate._decision.orderings import nearest
 from crossgate._decision.router import Router
 from crossgate._retrieval.index import Index
 from crossgate._sources.tools import own_tools
-from crossgate._support.checks import MAX_QUERY_CHARACTERS
+from crossgate._support.checks import MAX_QUERY_CHARACTERS, check_confidence
+from crossgate._support.errors import InputError
 
 if TYPE_CHECKING:
     from crossgate._retrieval.embedding import Embedder
     from crossgate._values.prompts import Material
+
+
+_NEAREST = 8
+"""The default number of tools without a coverage."""
+_MOST = 20
+"""The default maximum with one."""
 
 
 class ToolRouter:
@@ -47,15 +55,20 @@ class ToolRouter:
         defined = own_tools(tools)
         documents = [document for document, _ in defined]
         self.router = Router(Index.build(documents, embedder=embedder), **options)
+        # A model can decline every tool on a list, so the list is empty only if the caller asks.
+        profile = self.router.profile
+        self.router.profile = profile.replace(shortlist=profile.shortlist.replace(least=None))
         self._tools = {document.id: tool for document, tool in defined}
 
     def select(
         self,
         prompt: str,
         *,
-        limit: int = 8,
+        limit: int | None = None,
+        coverage: float | None = None,
         min_confidence: float | None = None,
         material: Material | None = None,
+        context: Context | None = None,
     ) -> list[Any]:
         """Return the tools that come closest to a prompt, best first: the same objects.
 
@@ -64,17 +77,42 @@ class ToolRouter:
 
         Args:
             prompt: The prompt.
-            limit: Maximum number; the bundled profile considers at most twenty.
+            limit: Maximum number, by default 8, or 20 with a coverage; the bundled profile
+                considers at most about twenty.
+            coverage: Return only as many tools as it takes to have a fitting one among them with
+                this probability, in (0, 1), given that one fits; None for `limit` tools. If `limit`
+                tools cannot promise it, the highest probability that they can counts.
             min_confidence: Return no tools if the probability that any of them fits is lower, in
                 [0, 1]; None to return the list in any case.
             material: As in `Router.route`.
+            context: As in `Router.route`.
 
         Raises:
-            InputError: As `Router.route`.
+            InputError: As `Router.route`; `out_of_range` for a coverage if the profile was fitted
+                without a shortlist.
         """
+        if limit is None:
+            limit = _NEAREST if coverage is None else _MOST
         if isinstance(prompt, str):  # route refuses any other type
             prompt = prompt[:MAX_QUERY_CHARACTERS]
+        profile = self.router.profile
+        check_confidence(min_confidence, profile)
+        if coverage is not None and not (profile.shortlist.stage1 or profile.shortlist.stage2):
+            message = (
+                f"coverage cannot be promised, as profile {profile.name!r} has no fitted "
+                "shortlist: omit it, or use a profile fitted by `crossgate calibrate`"
+            )
+            raise InputError("out_of_range", message)
         result = self.router.route(
-            prompt, limit=limit, min_confidence=min_confidence, material=material
+            prompt,
+            limit=limit,
+            coverage=coverage,
+            max_shortlist=limit,
+            material=material,
+            context=context,
         )
-        return [self._tools[hit.id] for hit in nearest(result, limit, min_confidence)]
+        hits = nearest(result, limit, min_confidence)
+        if coverage is not None and hits:
+            # Without vectors, nothing can be promised, and the nearest tools by words remain.
+            hits = hits[:_NEAREST] if result.coverage is None else result.shortlist
+        return [self._tools[hit.id] for hit in hits]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from crossgate._core import Blend
 from crossgate._decision.router import DEFAULT_PROFILE
-from crossgate._lint.audit import Grade, alarms_as_findings, audit, grade_of
+from crossgate._lint.audit import Alarm, Grade, alarms_as_findings, audit, grade_of
 from crossgate._lint.bodies import bodies
 from crossgate._lint.confusions import confusions
 from crossgate._lint.findings import SEVERITIES, Finding
@@ -24,6 +25,7 @@ from crossgate._lint.unfindable import unfindable
 from crossgate._lint.unread_exclusions import unread_exclusions
 from crossgate._retrieval.index import Index
 from crossgate._sources import Problem, SourceLocation
+from crossgate._sources.common import printable
 from crossgate._support.checks import check_kind
 from crossgate._values.profile_files import read_profile
 from crossgate._values.results import Document
@@ -121,16 +123,45 @@ def lint(
 
 
 def audited(
-    documents: Iterable[Document], places: Mapping[str, SourceLocation]
+    documents: Iterable[Document],
+    places: Mapping[str, SourceLocation],
+    unread: Iterable[str] = (),
 ) -> dict[str, tuple[Grade, list[Finding]]]:
-    """Return grade and findings of the audit by id, for documents without an index."""
-    located = Places(places)
+    """Return grade and findings of the audit by id, for documents without an index.
+
+    Args:
+        documents: The documents.
+        places: File and line of each document by id.
+        unread: Paths of further files, which are graded as a whole; the path is the id.
+    """
+    files = {printable(path): SourceLocation(path) for path in unread}
+    located = Places({**places, **files})
+    whole = (
+        Document(id=id, title=id, text=id, body=text)
+        for id, place in files.items()
+        if (text := located.text(place.path)) is not None
+    )
     results: dict[str, tuple[Grade, list[Finding]]] = {}
-    for document in documents:
-        alarms = audit(document)
-        findings = list(alarms_as_findings(document, alarms, located))
+    for document in (*documents, *whole):
+        alarms, findings = _audited(document, located)
         results[document.id] = grade_of(alarms), findings
     return results
+
+
+def _audited(document: Document, places: Places) -> tuple[list[Alarm], list[Finding]]:
+    """Audit a document, and the front matter of a skill, of which the document is only a part."""
+    alarms = audit(document)
+    findings = list(alarms_as_findings(document, alarms, places))
+    path = places.path(document.id)
+    text = places.text(path) if path and os.path.basename(path) == "SKILL.md" else None
+    end = text.rfind(document.body) if text and document.body else len(text or "")
+    if text and end > 0:
+        front = replace(document, text=document.id, body=text[:end])
+        known = {alarm.text for alarm in alarms}
+        more = [alarm for alarm in audit(front) if alarm.text not in known]
+        findings += alarms_as_findings(front, more, places)
+        alarms += more
+    return alarms, findings
 
 
 def _all(library: LintedLibrary) -> Iterator[Finding]:
@@ -140,7 +171,7 @@ def _all(library: LintedLibrary) -> Iterator[Finding]:
     for check in (contradictions, hubs, bodies, long_descriptions, unread_exclusions):
         yield from check(library)
     for document in library.documents.values():
-        yield from alarms_as_findings(document, audit(document), library.places)
+        yield from _audited(document, library.places)[1]
 
 
 def _rank(finding: Finding) -> tuple[int, int, float, str, tuple[str, ...], str, int, str]:

@@ -40,7 +40,7 @@ class Places:
         place = self._places.get(document.id)
         if place is None:
             return None
-        text = self._text(place.path)
+        text = self.text(place.path)
         first = place.line or 1
         if text is None:
             return place.line
@@ -61,7 +61,11 @@ class Places:
             file=self.file(document.id), line=self.line(document, field, start), text=text
         )
 
-    def _text(self, path: str) -> str | None:
+    def path(self, id: str) -> str | None:
+        """Return the path of a document's file, if it has one."""
+        return self._places[id].path if id in self._places else None
+
+    def text(self, path: str) -> str | None:
         """Return the text of a file; None for rows, whose lines are known, and if it is gone."""
         if path.endswith((".jsonl", ".ndjson")):
             return None

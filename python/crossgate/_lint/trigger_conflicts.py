@@ -122,12 +122,26 @@ def _between(library: LintedLibrary) -> Iterator[Finding]:
     for first, second in combinations(sorted(library.documents), 2):
         for mine in sends.get((first, second), ()):
             for theirs in sends.get((second, first), ()):
-                if len(mine.terms & theirs.terms) >= _FEWEST and _same(mine.terms, theirs.terms):
+                shared = len(mine.terms & theirs.terms)
+                if shared < _FEWEST or not _same(mine.terms, theirs.terms):
+                    continue
+                if not _each_names_its_target(library, first, second, mine, theirs):
                     yield _circle(library, first, second, mine, theirs)
                     break
             else:
                 continue
             break
+
+
+def _each_names_its_target(
+    library: LintedLibrary, first: str, second: str, mine: _Part, theirs: _Part
+) -> bool:
+    """Return whether the clauses differ in words of the names, as two tasks of siblings do."""
+    names = [library.words.terms(re.sub(r"[\W_]+", " ", id)) for id in (first, second)]
+    own, other = (set(terms) for terms in names)
+    return bool(
+        (mine.terms - theirs.terms) & (other - own) and (theirs.terms - mine.terms) & (own - other)
+    )
 
 
 def _circle(library: LintedLibrary, first: str, second: str, mine: _Part, theirs: _Part) -> Finding:

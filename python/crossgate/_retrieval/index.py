@@ -14,6 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Never
 
 import crossgate._core as _core
+from crossgate._retrieval.hints import (
+    NO_VECTORS,
+    HintVectors,
+    check_hints,
+    embedded_hints,
+    hint_row,
+    hint_texts,
+    without_known,
+)
 from crossgate._retrieval.passages import BODY_CHARS, passages
 from crossgate._runtime.models import cache
 from crossgate._support.checks import (
@@ -22,7 +31,9 @@ from crossgate._support.checks import (
     check_keywords,
     check_kind,
     check_limit,
+    check_number,
     check_path,
+    check_query,
     check_text,
     collected,
     is_text,
@@ -133,16 +144,11 @@ class Index:
         maker = _embedder(embedder)
         identity, dimension = (maker.identity, maker.dimension) if maker else ("", 0)
         index = cls(_core.Index(language, identity, dimension), maker)
+        vectors: dict[str, Vector] = {}
+        hints: dict[str, HintVectors] = {}
         if reuse is not None and reuse.embedder == identity and maker is not None:
-            known = {id: reuse.get(id) for id in reuse.ids}
-            given = [
-                replace(document, vector=reuse._core.vector(document.id))
-                if document.vector is None
-                and _has_same_embedded_text(document, known.get(document.id))
-                else document
-                for document in given
-            ]
-        index.upsert(given, progress=progress)
+            vectors, hints = _known_vectors(given, reuse)
+        index._upsert(given, vectors, hints, progress)
         return index
 
     @classmethod
@@ -237,13 +243,28 @@ class Index:
             InputError: As `build` does.
             ModelError: If the embedder cannot be loaded or run.
         """
-        documents = _documents(documents, named=True)
+        self._upsert(_documents(documents, named=True), {}, {}, progress)
+
+    def _upsert(
+        self,
+        documents: Sequence[Document],
+        vectors: dict[str, Vector],
+        hints: dict[str, HintVectors],
+        progress: Callable[[int, int], None] | None,
+    ) -> None:
+        """Add documents, some of which have known vectors of their heads or hints."""
         check_documents(documents)  # before the texts are embedded, which takes long
-        vectors: dict[str, Vector] = {}
         if self._core.dimension:
-            missing = [document for document in documents if document.vector is None]
+            missing = [
+                document
+                for document in documents
+                if document.vector is None and document.id not in vectors
+            ]
             if missing:
-                vectors = _embedded(self.load_embedder(), missing, progress)
+                vectors = vectors | _embedded(self.load_embedder(), missing, progress)
+            # Vectors from the caller may be of an embedder that is not here.
+            made_here = [document for document in documents if document.id in vectors]
+            hints = hints | embedded_hints(without_known(made_here, hints), self._embed)
         self._core.upsert(
             [
                 (
@@ -256,8 +277,42 @@ class Index:
                     vectors.get(document.id, document.vector),
                 )
                 for document in documents
-            ]
+            ],
+            [hint_row(document, hints.get(document.id, NO_VECTORS)) for document in documents],
         )
+
+    def _embed(self, texts: Sequence[str]) -> Sequence[Vector]:
+        return _checked_vectors(self.load_embedder(), texts, None)
+
+    def teach(self, prompt: str, id: str | None, *, fits: bool = True) -> bool:
+        """Add a prompt as an example, which counts from the next search on.
+
+        Args:
+            prompt: The prompt.
+            id: Id of the document that the example is about; None if no document fits the prompt.
+            fits: Whether the prompt should select the document; False if it should not.
+
+        Returns:
+            Whether the example is new. An earlier example of the opposite kind is replaced.
+
+        Raises:
+            InputError: `unknown_document` for an id that the index does not have; `empty_query`,
+                `query_too_long` or `invalid_text` for a prompt that cannot be an example.
+            ModelError: If the embedder cannot be loaded or run.
+        """
+        check_query(prompt)
+        if id is not None and id not in self:
+            raise InputError(
+                "unknown_document", f"no document has the id {safe_repr(id)}: `.ids` lists the ids"
+            )
+        self.load()
+        vector = self._embed([prompt])[0] if self.dimension else None
+        return self._core.teach(id, prompt, fits, vector)
+
+    @property
+    def nothing(self) -> list[str]:
+        """Prompts that should select nothing."""
+        return self._core.nothing()
 
     def delete(self, ids: Iterable[str]) -> int:
         """Remove documents by id, all in one step, and return how many of them existed.
@@ -281,6 +336,9 @@ class Index:
         limit: int | None = None,
         embed: bool = True,
         blend: _core.Blend | None = None,
+        evidence: _core.EvidenceWeights | None = None,
+        technologies: Iterable[str] = (),
+        history: Iterable[tuple[str, float]] = (),
         per_channel: int = 10,
         allow: Iterable[str] | None = None,
         deny: Iterable[str] = (),
@@ -296,6 +354,10 @@ class Index:
             limit: Maximum number of candidates; None for all that the channels contribute.
             embed: Whether to embed the query if there is no vector; False searches by words alone.
             blend: How the two are combined; None for 70 % cosine and 30 % BM25.
+            evidence: Weights of the evidence that is added to the blend; None for the default.
+            technologies: Technologies of the project that the query comes from.
+            history: Earlier requests of the conversation with the weights of their terms; those of
+                the query have weight 1.
             per_channel: How many candidates cosine, BM25 and their blend each contribute; at
                 least 2.
             allow: Consider only these ids; None for all.
@@ -308,7 +370,8 @@ class Index:
                 part of the file is damaged.
             InputError: `wrong_dimension`, `not_finite` or `zero_vector` for a vector that cannot be
                 compared; `invalid_text` for a query or id that is not text; `out_of_range` for a
-                `per_channel` below 2, a `limit` below 1, or a single text as ids.
+                `per_channel` below 2, a `limit` below 1, a single text as ids, or a history that
+                is not pairs of a text and a weight.
             ModelError: If the query is embedded and the embedder cannot be loaded or run.
         """
         check_keywords("search", unknown)
@@ -319,10 +382,16 @@ class Index:
             vector = self.load_embedder().embed([query])[0]
         if blend is not None:
             check_kind("blend", blend, _core.Blend, "the blend of a Profile, or None")
+        if evidence is not None:
+            what = "the evidence of a Profile, or None"
+            check_kind("evidence", evidence, _core.EvidenceWeights, what)
         scored, texts = self._core.search(
             query,
             vector if self.dimension else None,
             blend=blend,
+            evidence=evidence,
+            technologies=sorted(check_ids("technologies", technologies)),
+            history=_weighted_texts(history),
             per_channel=max(per_channel, min(limit or 0, sys.maxsize)),
             allow=None if allow is None else check_ids("allow", allow),
             deny=check_ids("deny", deny),
@@ -460,12 +529,38 @@ def _documents(
                 "malformed_candidate",
                 f"document {position} has no id: pass a Document, or a mapping",
             )
-        made.append(row if isinstance(row, Document) else candidate(position, row, "document"))
+        made.append(row if isinstance(row, Document) else _as_document(position, row))
     return made
+
+
+def _as_document(position: int, row: object) -> Document:
+    made = candidate(position, row, "document")
+    return Document(**{field.name: getattr(made, field.name) for field in fields(Document)})
 
 
 def _has_id(given: object) -> bool:
     return isinstance(given, Mapping) and any(given.get(field) is not None for field in ID_FIELDS)
+
+
+def id_of(index: Index, name: str) -> str:
+    """Return the id of the document with an id or a title.
+
+    Raises:
+        InputError: `unknown_document`, with similar names.
+    """
+    if name in index:
+        return name
+    titles: dict[str, str] = {}
+    for id in index:
+        titles.setdefault(index[id].title, id)
+    if name and name in titles:
+        return titles[name]
+    from difflib import get_close_matches
+
+    names = dict.fromkeys(filter(None, (*index.ids, *titles)))
+    close = get_close_matches(name, names, n=3)
+    hint = f": did you mean {' or '.join(close)}?" if close else ": `Index.ids` lists the ids"
+    raise InputError("unknown_document", f"no document is called {safe_repr(name)}{hint}")
 
 
 def embedder_mismatch(where: str, given: str, wanted: str) -> IndexFileError:
@@ -555,6 +650,7 @@ def _check(document: Document, *, empty: bool) -> None:
         raise InputError("malformed_candidate", "a document has an empty id: give each one its own")
     for what in ("id", "title", "text", "body"):
         check_text(f"the {what} of {owner}", getattr(document, what))
+    check_hints(document, owner)
     if not empty and not document.title.strip() and not document.text.strip():
         raise InputError("empty_document", f"{owner} has neither title nor text: leave it out")
 
@@ -569,9 +665,44 @@ def _metadata(document: Document) -> str:
         ) from error
 
 
-def _document(id: str, title: str, text: str, body: str, metadata: str) -> Document:
-    values = _read_metadata(id, metadata)
-    return Document(id=id, title=title, text=text, body=body, metadata=values)
+def _weighted_texts(history: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
+    pairs = collected("history", history)
+    for pair in pairs:
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            raise InputError(
+                "out_of_range",
+                f"history contains {safe_repr(pair)}: pass pairs of a text and its weight",
+            )
+        text, weight = pair
+        check_text("a text of history", text)
+        check_number("a weight of history", weight, 0.0)
+    return pairs
+
+
+def _document(
+    id: str,
+    title: str,
+    text: str,
+    body: str,
+    metadata: str,
+    is_description: bool,
+    hints: Sequence[Sequence[str]],
+) -> Document:
+    triggers, exclusions, examples, counterexamples = map(tuple, hints)
+    stored = Document(
+        id=id,
+        title=title,
+        text=text,
+        body=body,
+        metadata=_read_metadata(id, metadata),
+        triggers=triggers,
+        exclusions=exclusions,
+        examples=examples,
+        counterexamples=counterexamples,
+    )
+    if stored.is_read_as_description() == is_description:
+        return stored
+    return replace(stored, is_description=is_description)
 
 
 def _read_metadata(id: str, text: str) -> dict[str, Any]:
@@ -584,8 +715,23 @@ def _read_metadata(id: str, text: str) -> dict[str, Any]:
     return values if isinstance(values, dict) else {}
 
 
-def _has_same_embedded_text(new: Document, old: Document | None) -> bool:
-    return old is not None and _embedded_texts(new) == _embedded_texts(old)
+def _known_vectors(
+    documents: Iterable[Document], reuse: Index
+) -> tuple[dict[str, Vector], dict[str, HintVectors]]:
+    """Return the vectors of heads and of hints that an earlier index has of the same texts."""
+    vectors: dict[str, Vector] = {}
+    hints: dict[str, HintVectors] = {}
+    for document in documents:
+        old = reuse.get(document.id) if document.vector is None else None
+        if old is None:
+            continue
+        vector = reuse._core.vector(document.id)
+        if vector is not None and _embedded_texts(document) == _embedded_texts(old):
+            vectors[document.id] = vector
+            if hint_texts(document) == hint_texts(old):
+                exclusions, examples, counterexamples = reuse._core.hint_vectors(document.id)
+                hints[document.id] = ([*exclusions], [*examples], [*counterexamples])
+    return vectors, hints
 
 
 def _embedded(
@@ -594,16 +740,22 @@ def _embedded(
     """Return each document's vector by id: the weighted mean of the vectors of head and body."""
     read = {document.id: _embedded_texts(document) for document in documents}
     texts = [text for parts in read.values() for text in parts]
+    vectors = iter(_checked_vectors(embedder, texts, progress))
+    return {id: _weighted_mean(*islice(vectors, len(parts))) for id, parts in read.items()}
+
+
+def _checked_vectors(
+    embedder: Embedder, texts: Sequence[str], progress: Callable[[int, int], None] | None
+) -> Sequence[Vector]:
     report = None if progress is None else _counted(progress, len(texts))
-    made = embedder.embed(texts, progress=report)
+    made = embedder.embed(list(texts), progress=report)
     if len(made) != len(texts):
         raise ModelError(
             "model_failed",
             f"the embedder {embedder.identity} returned {counted(len(made), 'vector')} for "
             f"{counted(len(texts), 'text')}",
         )
-    vectors = iter(made)
-    return {id: _weighted_mean(*islice(vectors, len(parts))) for id, parts in read.items()}
+    return made
 
 
 def _embedded_texts(document: Document) -> list[str]:

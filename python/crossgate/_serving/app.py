@@ -19,6 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from crossgate._core import __version__
+from crossgate._decision.explain import Explanation
 from crossgate._decision.rerank import rerank
 from crossgate._decision.router import Router
 from crossgate._serving.look import look
@@ -26,6 +27,8 @@ from crossgate._serving.request_limits import Guard, Limits
 from crossgate._serving.shapes import (
     NONE_OPTIONS,
     Choice,
+    Explained,
+    ExplainRequest,
     Feedback,
     Refusal,
     RerankAnswer,
@@ -52,6 +55,7 @@ from crossgate._values.candidates import candidate
 from crossgate._values.results import RouteResult
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
+Made = TypeVar("Made", RouteResult, Explanation)
 
 
 class Refused(Exception):
@@ -92,7 +96,7 @@ class Decisions:
         )
         gauge.set_function(lambda: self._waiting)
 
-    async def make(self, decide: Callable[[], RouteResult]) -> RouteResult:
+    async def make(self, decide: Callable[[], Made]) -> Made:
         """Decide when it is this request's turn.
 
         Raises:
@@ -104,13 +108,14 @@ class Decisions:
             raise Refused(429, "overloaded", "too many requests are waiting: try again later")
         self._waiting += 1
         try:
-            result = await anyio.to_thread.run_sync(decide, limiter=self._turns)
+            made = await anyio.to_thread.run_sync(decide, limiter=self._turns)
         finally:
             self._waiting -= 1
+        result = made.result if isinstance(made, Explanation) else made
         self._verdicts.labels(result.verdict.value).inc()
         for degradation in result.degraded:
             self._degraded.labels(degradation.code).inc()
-        return result
+        return made
 
 
 class Counted:
@@ -180,11 +185,15 @@ def application(
                 f"{limits.documents:,}: send fewer",
             )
 
-    async def decided(query: str, given: list[Any], chars: int | None = None) -> RouteResult:
+    async def decided(
+        query: str, about: dict[str, Any], given: list[Any], chars: int | None = None
+    ) -> RouteResult:
         if not given:
             raise InputError("no_documents", "there are no documents: send at least one")
         check_number(len(given))
-        return await decisions.make(lambda: rerank(query, _candidates(given, chars), **options))
+        return await decisions.make(
+            lambda: rerank(query, _candidates(given, chars), **about, **options)
+        )
 
     # Only for the OpenAPI description; `Guard` checks the key.
     asks_for_key = [Depends(HTTPBearer(auto_error=False))] if key else []
@@ -197,17 +206,17 @@ def application(
 
     @post("/v1/rerank", "Like Jina's /v1/rerank and Cohere's version 1", RerankAnswer)
     async def rerank_v1(asked: RerankRequest) -> Response:
-        result = await decided(asked.query, asked.documents, readable_chars(asked))
+        result = await decided(asked.query, asked.about(), asked.documents, readable_chars(asked))
         return _answer(reranked(asked, result, documents=True, model=model), result)
 
     @post("/v2/rerank", "Like Cohere's version 2", RerankAnswer)
     async def rerank_v2(asked: RerankRequest) -> Response:
-        result = await decided(asked.query, asked.documents, readable_chars(asked))
+        result = await decided(asked.query, asked.about(), asked.documents, readable_chars(asked))
         return _answer(reranked(asked, result, documents=False, model=model), result)
 
     @post("/voyage/rerank", "Like Voyage's /v1/rerank", VoyageAnswer)
     async def rerank_voyage(asked: VoyageRequest) -> Response:
-        result = await decided(asked.query, list(asked.documents))
+        result = await decided(asked.query, asked.about(), list(asked.documents))
         return _answer(voyage_ranked(asked, result, model=model), result)
 
     @post(
@@ -217,7 +226,7 @@ def application(
     )
     async def rerank_either(asked: TextsRequest | RerankRequest) -> Response:
         if isinstance(asked, TextsRequest):
-            result = await decided(asked.query, list(asked.texts))
+            result = await decided(asked.query, asked.about(), list(asked.texts))
             return _answer(scored_texts(asked, result), result)
         return await rerank_v2(asked)
 
@@ -229,7 +238,7 @@ def application(
         }
         if not documents:
             return choice_answer(list(question.criteria), {}), []
-        result = await decided(query, list(documents.values()))
+        result = await decided(query, {}, list(documents.values()))
         names = list(documents)
         relevances = {
             names[hit.index]: hit.relevance
@@ -257,14 +266,23 @@ def application(
         usage = {"input_tokens": 0, "output_tokens": 0}
         return _answer({"model": model, "answers": answers, "usage": usage}, *results)
 
-    @post("/route", "Pick the documents of the index that fit, or none")
-    async def route(asked: RouteRequest) -> Response:
+    def indexed() -> Router:
         if router is None:
             raise Refused(
                 404, "no_index", "this server has no index: start it with --index skills.cgx"
             )
-        options = asked.model_dump(exclude={"trace"})
-        result = await decisions.make(partial(router.route, **options))
+        return router
+
+    @post("/explain", "Why a document of the index was not picked", Explained)
+    async def explain(asked: ExplainRequest) -> Response:
+        given = asked.model_dump(exclude={"trace"}) | asked.about()
+        explanation = await decisions.make(partial(indexed().explain, **given))
+        return _answer(explanation.to_dict(), explanation.result)
+
+    @post("/route", "Pick the documents of the index that fit, or none")
+    async def route(asked: RouteRequest) -> Response:
+        given = asked.model_dump(exclude={"trace"}) | asked.about()
+        result = await decisions.make(partial(indexed().route, **given))
         values = result.to_dict(trace=asked.trace, text=True)
         for hit, shown in zip(values["hits"], result.hits, strict=True):
             if asked.trace and shown.passage is not None:
@@ -364,6 +382,8 @@ def _explain_refusals(app: FastAPI) -> None:
     @app.exception_handler(CrossgateError)
     async def unusable(request: Request, error: CrossgateError) -> Response:
         status = 400 if isinstance(error, InputError) else 500
+        if error.code == "unknown_document":
+            status = 404
         texts = await _in_texts(request)
         return answer(request, status, error.code, str(error), texts=texts)
 

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
+from crossgate._decision.context import Context
 from crossgate._decision.orderings import ranked
 from crossgate._values.results import Hit, RouteResult
 
@@ -19,6 +20,8 @@ _ROW = {
     "properties": {"text": {"type": ["string", "null"]}, "title": {"type": ["string", "null"]}},
     "anyOf": [{"required": ["text"]}, {"required": ["title"]}],
 }
+_CONFIDENCE = {"type": "number", "minimum": 0, "maximum": 1}
+_COVERAGE = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
 _TEXTS = {"type": "array", "items": {"type": "string"}, "minItems": 1}
 _DOCUMENTS = {"type": "array", "items": {"anyOf": [{"type": "string"}, _ROW]}, "minItems": 1}
 
@@ -54,7 +57,32 @@ class Asked(BaseModel):
     model_config = ConfigDict(strict=True)
 
 
-class RerankRequest(Asked):
+class GivenContext(Asked):
+    """The project and the conversation that a query comes from; other fields are ignored."""
+
+    technologies: list[str] = []
+    history: list[str] = Field([], description="Earlier requests of the user, oldest first.")
+
+    def value(self) -> Context:
+        """Return the context for a decision."""
+        return Context(technologies=tuple(self.technologies), history=tuple(self.history))
+
+
+class About(Asked):
+    """What a request may say about its query; not part of the original APIs."""
+
+    material: str | list[str] | None = Field(
+        None, description="Pasted texts that belong to the query."
+    )
+    context: GivenContext | None = None
+
+    def about(self) -> dict[str, Any]:
+        """Return these fields as arguments of a decision."""
+        context = None if self.context is None else self.context.value()
+        return {"material": self.material, "context": context}
+
+
+class RerankRequest(About):
     """A request to `/v1/rerank` or `/v2/rerank`; other fields are ignored."""
 
     query: Query
@@ -70,7 +98,7 @@ class RerankRequest(Asked):
     )
 
 
-class TextsRequest(Asked):
+class TextsRequest(About):
     """A request to TEI's `/rerank`; other fields are ignored."""
 
     query: Query
@@ -83,7 +111,7 @@ class TextsRequest(Asked):
     )
 
 
-class VoyageRequest(Asked):
+class VoyageRequest(About):
     """A request to Voyage's `/rerank`; other fields are ignored."""
 
     query: Query
@@ -96,7 +124,7 @@ class VoyageRequest(Asked):
     )
 
 
-class RouteRequest(Asked):
+class RouteRequest(About):
     """A request to `/route`."""
 
     query: str
@@ -105,10 +133,29 @@ class RouteRequest(Asked):
     deny: list[str] = []
     section: str | None = None
     grade: str | None = None
-    material: str | list[str] | None = Field(
-        None, description="Pasted texts that belong to the query; left out, they are recognised."
+    min_confidence: Annotated[float, WithJsonSchema(_CONFIDENCE)] | None = None
+    coverage: Annotated[float, WithJsonSchema(_COVERAGE)] | None = Field(
+        None, description="Probability that the shortlist contains a fitting document if one fits."
     )
+    max_shortlist: Count | None = None
     trace: bool = Field(False, description="Return how the decision was made, without texts.")
+
+
+class ExplainRequest(RouteRequest):
+    """A request to `/explain`."""
+
+    id: str = Field(description="Id or title of the document to explain.")
+
+
+class Explained(BaseModel):
+    """The response of `/explain`."""
+
+    id: str
+    step: str = Field(description="Code of the step that lost the document, or `selected`.")
+    text: str
+    remedy: str
+    figures: dict[str, float]
+    selected: list[str]
 
 
 class Feedback(Asked):

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
-from typing import Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from crossgate._sources.common import LeftOut, Unusable, decoded, place_of, printable
 from crossgate._sources.markdown import chunk_markdown, chunk_plain, is_stub
@@ -32,7 +32,18 @@ from crossgate._support.files import open_source, read_source
 from crossgate._support.limits import ROW_BYTES, ROWS, ROWS_BYTES, SKILL_BYTES, TEXT_BYTES
 from crossgate._values.results import Document
 
-__all__ = ["Kind", "Loaded", "Problem", "SourceLocation", "read_candidates", "read_sources"]
+if TYPE_CHECKING:
+    from crossgate._sources.examples import Example
+
+__all__ = [
+    "Kind",
+    "Loaded",
+    "Problem",
+    "SourceLocation",
+    "read_candidates",
+    "read_sources",
+    "skill_files",
+]
 
 Kind = Literal["auto", "skills", "beir", "jsonl", "tools", "text"]
 
@@ -162,6 +173,20 @@ def read_sources(
         left_out=tuple(reader.left_out),
         places=reader.places,
     )
+
+
+def skill_files(paths: Iterable[str | os.PathLike[str]]) -> list[str]:
+    """Return every SKILL.md in folders, also those that `read_sources` leaves out.
+
+    Links are not followed.
+    """
+    found: list[str] = []
+    for path in map(os.fspath, paths):
+        if os.path.basename(path) == _SKILL and os.path.isfile(path):
+            found.append(path)
+        for folder, _, names in os.walk(path):
+            found += [os.path.join(folder, name) for name in names if name == _SKILL]
+    return sorted(found)
 
 
 class _Reader:
@@ -322,8 +347,32 @@ class _Reader:
             unique = self._unique(f"{name} ({folder})")
             reason = f"the name {name!r} is taken by {self.places[name]}, so its id is {unique!r}"
             self._report(path, None, reason)
-        document = Document(id=unique, text=text, title=name, body=body, metadata=metadata)
+        examples = self._examples(os.path.dirname(path))
+        document = Document(
+            id=unique,
+            text=text,
+            title=name,
+            body=body,
+            metadata=metadata,
+            examples=tuple(example.prompt for example in examples if example.fits),
+            counterexamples=tuple(example.prompt for example in examples if not example.fits),
+        )
         self._add(document, SourceLocation(path))
+
+    def _examples(self, folder: str) -> list[Example]:
+        """Return the examples in the folder of a skill, and report broken lines."""
+        from crossgate._sources.examples import EXAMPLES, Example, examples_of_skill
+
+        path, found = os.path.join(folder, EXAMPLES), []
+        try:
+            for example in examples_of_skill(folder):
+                if isinstance(example, Example):
+                    found.append(example)
+                else:
+                    self._report(path, example.line, str(example))
+        except Unusable as error:
+            self._report(path, error.line, str(error))
+        return found
 
     def _read_text(self, path: str, root: str, below: str) -> None:
         """Add the chunks of one Markdown or plain-text file."""

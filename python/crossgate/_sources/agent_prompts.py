@@ -7,10 +7,19 @@ import re
 
 # `/deploy staging` but not `/usr/bin/env: no such file`; Codex calls a skill by `$name`.
 _COMMAND = re.compile(r"\s*(?:/[\w:.-]+|\$[\w:-]+|![^\s!])(?:\s|\Z)|\s*!")
-# Tags of messages that agents send to themselves.
+# Beginnings of messages that agents send to themselves, or to each other: notifications, summaries,
+# tasks and reports.
 _MACHINE = re.compile(
-    r"\s*<(?:task-notification|system-reminder|command-(?:name|message|args)|local-command|"
-    r"bash-(?:input|stdout|stderr)|user-prompt-submit-hook)\b"
+    r"\s*(?:"
+    r"<(?:task-notification|system-reminder|ide_(?:opened_file|selection|diagnostics)|command-(?:name|message|args)|local-command|"
+    r"bash-(?:input|stdout|stderr)|user-prompt-submit-hook|environment_context|user_instructions|"
+    r"(?:teammate|agent|subagent|task)[-_](?:message|result|report|status|task))\b"
+    r"|This session is being continued from a previous conversation"
+    r"|\[Request interrupted"
+    r"|Caveat: The messages below"
+    r"|Base directory for this skill:"
+    r"|\[(?:subagent|sub-agent|agent|teammate)(?: [\w-]+)?(?: (?:task|report|result))?\]"
+    r")"
 )
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import takewhile
 from typing import NamedTuple
 
 from crossgate._sources.common import LeftOut, Unusable, is_unicode
@@ -18,10 +20,15 @@ _YES = ("true", "yes", "on")
 _USED = {"name", "description", *_WHEN_TO_USE, *_MANUAL}
 
 _FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?\n)??---[ \t]*(?:\n|\Z)", re.DOTALL)
-_KEY = re.compile(r"""(?P<quote>["']?)(?P<key>[A-Za-z_][\w-]*)(?P=quote)[ \t]*:(?=\s|\Z)""")
+# A key is in quotes or one word, such as `x.y`, `1st` or `größe`. A line that begins with a mark of
+# Markdown, or has several words before its colon, is text without indentation.
+_KEY = re.compile(
+    r"""(?:(["'])(?P<quoted>[^"'\n]*)\1|(?P<plain>[^\s"'#*`>(:-]\S*?))[ \t]*:(?=\s|\Z)"""
+)
 _BLOCK_HEADER = re.compile(r"([|>])[-+\d]*[ \t]*(?:#.*)?")
 # YAML 1.1, the version of the parser, takes these for line breaks; YAML 1.2 and agents do not.
 _BREAKS_OF_YAML_1_1 = re.compile("[\x85\u2028\u2029]")
+_QUOTES = ('"', "'")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]|\\u[dD][89a-fA-F]")
 
 
@@ -66,6 +73,8 @@ def front_matter(text: str) -> tuple[dict[str, Value], str]:
     if len(block) > _FRONT_MATTER_CHARS:
         raise Unusable(f"the front matter is longer than {_FRONT_MATTER_CHARS:,} characters", 1)
     block = _BREAKS_OF_YAML_1_1.sub(" ", block)
+    if block[:1] in (" ", "\t"):
+        block = textwrap.dedent(block)
     values: dict[str, Value] = {}
     invalid: Unusable | None = None
     try:
@@ -96,7 +105,8 @@ def _entries(block: str) -> Iterator[_Entry]:
     start = 0
     for number, line in enumerate(block.split("\n"), 2):
         if key := _KEY.match(line):
-            found.append((key["key"], number, start, start + key.end()))
+            name = key["plain"] or key["quoted"]
+            found.append((name, number, start, start + key.end()))
         start += len(line) + 1
     ends = [*(first for _, _, first, _ in found[1:]), len(block)]
     for (name, number, first, value), end in zip(found, ends, strict=False):
@@ -107,12 +117,25 @@ def _values_by_key(entries: list[_Entry]) -> dict[str, Value]:
     """Read each key for itself; values with control characters or surrogates are left out."""
     values: dict[str, Value] = {}
     for entry in entries:
-        with suppress(Unusable):
+        with suppress(Unusable, KeyError):
             values[entry.key] = _yaml_values(entry.text, entry.line)[entry.key]
             continue
+        own = _indented(entry.text)
+        if own != entry.text and (own[-1:] in _QUOTES or _CONTROL.search(entry.value)):
+            # What follows without indentation is not a part of the value.
+            with suppress(Unusable, KeyError):
+                values[entry.key] = _yaml_values(own, entry.line)[entry.key]
+                continue
         if not _CONTROL.search(entry.value):
             values[entry.key] = Value("str", _plain_text(entry.value), [], entry.line)
     return values
+
+
+def _indented(entry: str) -> str:
+    """Return the line of a key with the indented lines below it."""
+    first, *rest = entry.split("\n")
+    own = takewhile(lambda line: not line or line[0] in " \t#", rest)
+    return "\n".join([first, *own]).rstrip()
 
 
 def _plain_text(value: str) -> str:

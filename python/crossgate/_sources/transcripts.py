@@ -22,16 +22,11 @@ from crossgate._support.errors import SourceError
 from crossgate._support.files import open_source
 from crossgate._support.limits import EVALUATION_BYTES, ROW_BYTES
 
+TAIL_BYTES = 512 * 1024
+"""Bytes at the end of a transcript in which the last prompts are looked for."""
+
 SKILL_FILE = re.compile(r"([^/\\\s\"'`]+)[/\\]+SKILL\.md\b")
 """Matches the path of a SKILL.md in a text; the first group is the folder's name."""
-
-# First words of messages that the agent writes as the user.
-_CONTINUED = (
-    "This session is being continued from a previous conversation",
-    "[Request interrupted",
-    "Caveat: The messages below",
-    "Base directory for this skill:",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +101,49 @@ def read_turns(path: Path) -> Iterator[Turn]:
         yield Turn(path=path, line=line, text=text, opened=tuple(opened), time=time)
 
 
+def last_requests(path: Path, *, most: int = 8, tail: int = TAIL_BYTES) -> list[str]:
+    """Return the last prompts of the user in a transcript, oldest first.
+
+    Commands, and prompts that an agent wrote, are left out.
+
+    Args:
+        path: The transcript.
+        most: Maximum number of prompts.
+        tail: Bytes that are read, from the end of the file.
+
+    Raises:
+        OSError: If the file cannot be read.
+    """
+    with open_source(path) as stream:
+        size = os.fstat(stream.fileno()).st_size
+        stream.seek(max(0, size - tail))
+        lines = stream.read(tail).split(b"\n")
+    if size > tail:
+        del lines[0]  # cut
+    found: list[str] = []
+    for raw in reversed(lines):
+        values = _values(raw)
+        prompt = None if values is None else _prompt(values)
+        if prompt is not None and not is_command(prompt):
+            found.append(prompt)
+            if len(found) == most:
+                break
+    return found[::-1]
+
+
+def _values(raw: bytes) -> dict[str, Any] | None:
+    """Return the values of a line of the conversation; None for other lines."""
+    # Most lines are results of tools: skipping them saves nine tenths of the time.
+    if b'"user"' not in raw and b'"tool_use"' not in raw:
+        return None
+    try:
+        values = json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+    is_main = isinstance(values, dict) and values.get("isSidechain") is not True
+    return values if is_main else None
+
+
 def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     left, number = EVALUATION_BYTES, 0
     with open_source(path) as stream:
@@ -117,14 +155,8 @@ def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                     raw = stream.readline(min(left, ROW_BYTES))
                     left -= len(raw)
                 continue
-            # Most lines are results of tools: skipping them saves nine tenths of the time.
-            if b'"user"' not in raw and b'"tool_use"' not in raw:
-                continue
-            try:
-                values = json.loads(raw)
-            except (ValueError, RecursionError):
-                continue
-            if isinstance(values, dict) and values.get("isSidechain") is not True:
+            values = _values(raw)
+            if values is not None:
                 yield number, values
 
 
@@ -135,11 +167,12 @@ def _prompt(values: dict[str, Any]) -> str | None:
     text = "\n".join(
         block["text"]
         for block in _blocks(values)
-        if block.get("type") == "text" and isinstance(block.get("text"), str)
+        if block.get("type") == "text"
+        and isinstance(block.get("text"), str)
+        # An editor may put the open file into a block of its own before the prompt.
+        and not is_from_machine(block["text"])
     )
-    if not text.strip() or is_from_machine(text) or text.lstrip().startswith(_CONTINUED):
-        return None
-    return text
+    return text if text.strip() else None
 
 
 def _opened(values: dict[str, Any]) -> Iterator[str]:

@@ -284,8 +284,23 @@ def check_request(section: str | None, grade: str | None) -> None:
             check_text(what, value)
 
 
+def check_shortlist(coverage: float | None, most: int | None) -> None:
+    """Check the coverage and the length of a shortlist; None for those of the profile.
+
+    Raises:
+        InputError: `out_of_range`.
+    """
+    if coverage is not None:
+        check_number("coverage", coverage)
+        if not 0 < coverage < 1:
+            message = f"coverage is {coverage:g}: it must be above 0 and below 1"
+            raise InputError("out_of_range", message)
+    if most is not None:
+        check_count("max_shortlist", most)
+
+
 def check_confidence(least: float | None, profile: Profile) -> None:
-    """Check a minimum confidence, and that the profile has a model of confidence.
+    """Check a minimum confidence, and that the profile has weights for it.
 
     Raises:
         InputError: `out_of_range`.
@@ -293,10 +308,9 @@ def check_confidence(least: float | None, profile: Profile) -> None:
     if least is None:
         return
     check_number("min_confidence", least, 0, 1)
-    fitted = profile.confidence, profile.relevance
-    if all(model.stage1 is None and model.stage2 is None for model in fitted):
+    if profile.relevance.stage1 is None and profile.relevance.stage2 is None:
         raise InputError(
             "out_of_range",
-            f"min_confidence is {least:g}, but profile {profile.name!r} has no model of "
-            "confidence: omit it, or use a profile fitted by `crossgate calibrate`",
+            f"min_confidence is {least:g}, but profile {profile.name!r} has no weights of "
+            "relevance: omit it, or use a profile fitted by `crossgate calibrate`",
         )

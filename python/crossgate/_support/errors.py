@@ -55,7 +55,7 @@ class SourceError(CrossgateError):
     """A file or folder of documents, labels or measurements that cannot be used.
 
     Codes: `source_missing`, `source_unreadable`, `source_unknown`, `no_documents`,
-    `no_decisions`, `no_transcripts`, `server_failed`;
+    `no_decisions`, `not_a_log`, `no_transcripts`, `server_failed`;
     `malformed_row`, `empty_split`, `unknown_split`, `unknown_document`, `unknown_query` for
     labelled data; `malformed_run`, `unsuitable_run`, `malformed_report`, `not_comparable`,
     `unwritable` for measurements.

@@ -134,7 +134,8 @@ class JsonLinesLog:
         """Check that the log can be written, and create it if it does not exist.
 
         Raises:
-            SourceError: `unwritable` if it cannot be written, or is not a regular file.
+            SourceError: `unwritable` if it cannot be written, or is not a regular file; `not_a_log`
+                if it holds something else.
         """
         _append_line(self.path, b"", regular=True)
 
@@ -142,7 +143,8 @@ class JsonLinesLog:
         """Append a line if the event ends a decision.
 
         Raises:
-            SourceError: `unwritable` if the file cannot be written.
+            SourceError: `unwritable` if the file cannot be written; `not_a_log` if it holds
+                something else.
         """
         from crossgate._telemetry.events import RouteFinished
 
@@ -163,7 +165,8 @@ class JsonLinesLog:
         Raises:
             InputError: `out_of_range` for a malformed decision id, or a string instead of a list of
                 ids; `invalid_text` for an id that is not text.
-            SourceError: `unwritable` if the file cannot be written.
+            SourceError: `unwritable` if the file cannot be written; `not_a_log` if it holds
+                something else.
         """
         given = list(ids) if not isinstance(ids, str) else ids
         check_ids("used", given)
@@ -179,7 +182,8 @@ class JsonLinesLog:
 
         Raises:
             InputError: `out_of_range` for a malformed decision id, or if no reranker was called.
-            SourceError: `unwritable` if the file cannot be written.
+            SourceError: `unwritable` if the file cannot be written; `not_a_log` if it holds
+                something else.
         """
         if not reranked.trace["reranker"]:
             message = "`reranked` has no scores, since no reranker was called for it"
@@ -415,7 +419,7 @@ def _is_torn(path: Path, status: os.stat_result) -> bool:
     """Return whether the last line of a file is incomplete; False if the file cannot be read.
 
     Raises:
-        SourceError: `unwritable` for a file that is not a log, such as an index, which a line would
+        SourceError: `not_a_log` for a file of another kind, such as an index, which a line would
             damage.
     """
     if not stat.S_ISREG(status.st_mode) or not status.st_size:
@@ -429,7 +433,7 @@ def _is_torn(path: Path, status: os.stat_result) -> bool:
         return False
     if start and _FAMILY not in start:
         message = f"{path} is not a decision log, and nothing was written: choose another file"
-        raise SourceError("unwritable", message)
+        raise SourceError("not_a_log", message)
     return torn
 
 

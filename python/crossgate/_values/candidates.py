@@ -20,6 +20,7 @@ _MOST_FLOAT = sys.float_info.max
 # Accepted field names, in order of precedence; the first that is not empty counts.
 ID_FIELDS = ("_id", "id")
 TITLE_FIELDS = ("title", "name")
+_HINT_FIELDS = ("triggers", "exclusions", "examples", "counterexamples")
 TEXT_FIELDS = ("text", "description", "content", "page_content")
 
 
@@ -66,6 +67,7 @@ def candidate(position: int, given: object, what: str = "candidate") -> Candidat
             f"the metadata of {what} must be a mapping, not {type_of(metadata)}",
         )
     vector = row.pop("vector", None)
+    triggers, exclusions, examples, counterexamples = (_texts(row, name) for name in _HINT_FIELDS)
     cosine, score = _numbers(what, row.pop("cosine", None), row.pop("score", None))
     return Candidate(
         id=str(ids[0] if ids else position),
@@ -74,9 +76,22 @@ def candidate(position: int, given: object, what: str = "candidate") -> Candidat
         body=body,
         metadata={**row, **metadata},
         vector=vector,
+        triggers=triggers,
+        exclusions=exclusions,
+        examples=examples,
+        counterexamples=counterexamples,
         cosine=cosine,
         score=score,
     )
+
+
+def _texts(row: dict[str, Any], name: str) -> tuple[str, ...]:
+    """Remove and return a list of texts; a field of another type stays, as metadata."""
+    value = row.get(name)
+    if not isinstance(value, list | tuple) or not all(isinstance(text, str) for text in value):
+        return ()
+    del row[name]
+    return tuple(value)
 
 
 def _text(what: str, row: dict[str, Any], names: Iterable[str]) -> str:

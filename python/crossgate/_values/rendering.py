@@ -39,6 +39,8 @@ def result_line(result: RouteResult) -> str:
     ]
     if result.confidence is not None:
         parts.append(f"confidence {result.confidence:.2f}")
+    if result.shortlist:
+        parts.append(f"shortlist of {len(result.shortlist)}")
     if result.degraded:
         parts.append("degraded: " + ", ".join(note.code for note in result.degraded))
     return f"<RouteResult {'; '.join(parts)}>"
@@ -48,15 +50,21 @@ def result_html(result: RouteResult) -> str:
     """Return a decision as an HTML table, with all texts escaped."""
     verdict = result.verdict.value.replace("_", " ")
     sure = "" if result.confidence is None else f", confidence {result.confidence:.2f}"
+    if result.any_fits is not None:
+        sure += f", {result.any_fits:.0%} that any fits"
     head = (
         f"<b>{escape(verdict)}</b>: {escape(why(result.reason, len(result.ids)))} "
         f"({len(result.ids)} of {len(result.hits)} selected{sure})"
     )
     columns = "".join(
         f"<th style='text-align:left'>{heading}</th>"
-        for heading in ("", "id", "text", "score", "outcome")
+        for heading in ("", "id", "text", "fits", "score", "outcome")
     )
-    rows = "".join(_row(position, hit) for position, hit in enumerate(result.hits[:_ROWS], start=1))
+    listed = {hit.id for hit in result.shortlist}
+    rows = "".join(
+        _row(position, hit, listed=hit.id in listed)
+        for position, hit in enumerate(result.hits[:_ROWS], start=1)
+    )
     more = len(result.hits) - _ROWS
     notes = [f"{counted(more, 'more candidate')} in <code>hits</code>"] if more > 0 else []
     notes += [f"<code>{note.code}</code>: {escape(note.detail)}" for note in result.degraded]
@@ -70,13 +78,16 @@ def result_html(result: RouteResult) -> str:
     )
 
 
-def _row(position: int, hit: Hit) -> str:
+def _row(position: int, hit: Hit, *, listed: bool) -> str:
     outcome = "selected" if hit.dropped is None else DROPPED.get(hit.dropped, hit.dropped)
+    if listed and hit.dropped is not None:
+        outcome += ", on the shortlist"
     text = f"{hit.title}: {hit.excerpt}" if hit.title not in ("", hit.id) else hit.excerpt
     cells = (
         str(position),
         escape(_cut(hit.id, _ID_CHARACTERS)),
         escape(_cut(text, _TEXT_CHARACTERS)),
+        "" if hit.relevance is None else f"{hit.relevance:.0%}",
         "" if hit.score is None else f"{hit.score:.4g}",
         escape(outcome),
     )
@@ -95,7 +106,8 @@ def result_frame(result: RouteResult) -> Any:
     rows: list[dict[str, Any]] = [
         {**hit.to_dict(text=True), "selected": hit.dropped is None} for hit in result.hits
     ]
-    columns = ["index", "id", "title", "text", "selected", "dropped", "score", "rerank_score"]
+    columns = ["index", "id", "title", "text", "selected", "dropped", "relevance", "score"]
+    columns += ["rerank_score"]
     columns += ["cosine", "bm25", "blend", "stage1_rank", "stage2_rank", "provider", "metadata"]
     return pandas.DataFrame(rows, columns=columns)
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Literal, Protocol, overload
+from typing import Any, Literal, NamedTuple, Protocol, overload
 
 import crossgate._core as _core
 from crossgate._core import Span
@@ -32,6 +32,20 @@ class Vector(Protocol):
         """Return the numbers one by one."""
 
 
+class Description(NamedTuple):
+    """The parts of the description of a skill or tool.
+
+    Attributes:
+        purpose: The text without the clauses that exclude something; this is what is searched.
+        exclusions: The things that the document is not for, such as `scanned files`.
+        triggers: Words and phrases that should select the document, such as `slide deck`.
+    """
+
+    purpose: str
+    exclusions: tuple[str, ...] = ()
+    triggers: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
     """A skill, a tool or a chunk of text that a query can select.
@@ -45,6 +59,14 @@ class Document:
             best-matching passages of all of it.
         metadata: JSON values of the caller, stored and never interpreted.
         vector: Embedding of the document by the index's embedder, or None to have it embedded.
+        triggers: Words and phrases that should select the document, beside those that its
+            description lists.
+        exclusions: Things that the document is not for, beside those that its description names.
+        examples: Prompts that should select the document.
+        counterexamples: Prompts that should not select the document.
+        is_description: Whether `text` describes a skill or tool, so that triggers and exclusions
+            are read from it; a passage of text is content. None to decide by the document: it has
+            a body, or a name such as `release-notes` as its title, or as its id without a title.
     """
 
     id: str
@@ -53,15 +75,40 @@ class Document:
     body: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     vector: Vector | None = None
+    triggers: tuple[str, ...] = ()
+    exclusions: tuple[str, ...] = ()
+    examples: tuple[str, ...] = ()
+    counterexamples: tuple[str, ...] = ()
+    is_description: bool | None = None
+
+    @property
+    def description(self) -> Description:
+        """The parts of the text; of a passage, all is purpose.
+
+        The exclusions and triggers that the document has beside its text come first.
+        """
+        exclusions, triggers = self.exclusions, self.triggers
+        if not self.is_read_as_description():
+            return Description(self.text, exclusions, triggers)
+        name = self.title if self.title.strip() else self.id
+        purpose, excluded, triggering = _core.describe(name, self.text)
+        return Description(purpose, (*exclusions, *excluded), (*triggers, *triggering))
+
+    def is_read_as_description(self) -> bool:
+        """Return whether triggers and exclusions are read from the text."""
+        if self.is_description is not None:
+            return self.is_description
+        return _core.is_description(self.id, self.title, self.text, self.body)
 
     @property
     def content(self) -> str:
         """The head, which every scorer reads: `title: text`.
 
-        The text of a document with a body is its description. Exclusions ("do not use for ...") are
-        removed from it, since their words would raise the document's score.
+        The exclusions of a description ("do not use for ...") are left out, since their words would
+        raise the document's score.
         """
-        return content(self.title, _core.announced(self.text) if self.body else self.text)
+        text = _core.announced(self.text) if self.is_read_as_description() else self.text
+        return content(self.title, text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +122,10 @@ class Candidate(Document):
 
     cosine: float | None = None
     score: float | None = None
+
+    def is_read_as_description(self) -> bool:
+        """Return whether exclusions are read from the text: without a body, it is a passage."""
+        return bool(self.body) if self.is_description is None else self.is_description
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,8 +208,9 @@ class Hit:
             rerankers.
         score: The score of the final order; its scale depends on `combine` and on the stage. None
             for a candidate that a floor dropped or that was outside of stage 2's pool.
-        relevance: The probability that the document fits, in [0, 1], independent of the other
-            candidates; None if the profile has no model of relevance.
+        relevance: The probability that the document fits, in [0, 1], given the scores of all
+            candidates; None if the profile has no weights for it. Those of all hits add up to
+            `any_fits`.
         stage1_rank: Rank after stage 1, from 1.
         stage2_rank: Rank after stage 2, from 1, or None if stage 2 did not score this pair.
         provider: Origin and scale of `score`: `stage1` or the name of the reranker. Scores of two
@@ -248,9 +300,15 @@ class RouteResult:
         verdict: The gate's judgement of stage 1.
         reason: Stable code of the rule that decided; see `docs/reasons.md`.
         stage: 1 if the order of stage 1 is final, 2 if a reranker's scores count.
-        confidence: The probability that the first hit fits rather than nothing, in [0, 1]; None
-            if the profile has no model of confidence. See docs/profile.md.
-        selected: The hits that fit, best first; may be empty.
+        confidence: The probability that the first hit fits, in [0, 1], which is its relevance; None
+            if the profile has no weights for it.
+        any_fits: The probability that any of the hits fits, in [0, 1]; None if the profile has no
+            model of it. See docs/profile.md.
+        selected: The hits that are likely enough to act on, best first; may be empty.
+        shortlist: The fewest hits, best first, that contain a fitting document with the probability
+            `coverage`, given that one of the documents fits; empty if that is unlikely. It starts
+            with the first selected hit. See docs/shortlist.md.
+        coverage: The probability that `shortlist` promises, in (0, 1); None without a promise.
         hits: All considered candidates, best first, including the selected ones.
         degraded: Parts that did not run as configured; empty if all did.
         timings: Milliseconds per step. The only part of a result that differs between two runs.
@@ -271,6 +329,9 @@ class RouteResult:
     trace: Mapping[str, Any]
     decision_id: str | None = None
     warnings: tuple[ResultWarning, ...] = ()
+    any_fits: float | None = None
+    shortlist: tuple[Hit, ...] = ()
+    coverage: float | None = None
 
     @property
     def ids(self) -> list[str]:
@@ -290,7 +351,10 @@ class RouteResult:
             "reason": self.reason,
             "stage": self.stage,
             "confidence": self.confidence,
+            "any_fits": self.any_fits,
             "selected": self.ids,
+            "shortlist": [hit.id for hit in self.shortlist],
+            "coverage": self.coverage,
             "hits": [hit.to_dict(text=text) for hit in self.hits],
             "degraded": [{"code": note.code, "detail": note.detail} for note in self.degraded],
             "warnings": [

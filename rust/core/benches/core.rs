@@ -16,7 +16,7 @@ use crossgate_core::gate::{Request, gate};
 use crossgate_core::index::{Record, SearchOptions};
 use crossgate_core::policy::Policy;
 use crossgate_core::profile::{Profile, Winner};
-use crossgate_core::stage1::{Blend, Scored};
+use crossgate_core::stage1::Scored;
 use crossgate_core::text::Analyzer;
 
 const DOCUMENTS: usize = 10_000;
@@ -68,8 +68,7 @@ fn searches(criterion: &mut Criterion) {
     let mut random = Random(7);
     let (index, vector) = (index(&mut random), random.vector());
     let deny = HashSet::new();
-    let options =
-        SearchOptions { blend: Blend::default(), per_channel: 10, allow: None, deny: &deny };
+    let options = SearchOptions { deny: &deny, ..SearchOptions::default() };
     let search = |query: &str, vector: Option<&[f32]>| {
         index.search(black_box(query), vector, &options).unwrap().len()
     };

@@ -103,12 +103,12 @@ pub fn can_stop(
         .zip(pairs)
         .map(|(candidate, pair)| Reranked { candidate, rerank_score: pair.score })
         .collect();
-    let scores = combine(&read, &profile.blend, profile.combine)?;
+    let scores = combine(&read, &profile.blend, &profile.evidence, profile.combine)?;
     let Some(best) = scores.into_iter().reduce(f64::max) else { return Ok(false) };
     let (mean, deviation) = model.residual(&read);
     let unscored: Vec<Reranked<'_>> =
         unread.iter().map(|candidate| Reranked { candidate, rerank_score: 0.0 }).collect();
-    let base = combine(&unscored, &profile.blend, profile.combine)?;
+    let base = combine(&unscored, &profile.blend, &profile.evidence, profile.combine)?;
     let change: f64 = unread
         .iter()
         .zip(base)

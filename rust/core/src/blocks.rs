@@ -158,3 +158,32 @@ impl<T> Lazy<T> {
         self.value.get_mut()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Files of sysfs have fewer bytes than their size, like files that another machine shortened
+    /// on a network file system whose attributes are cached.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_file_with_fewer_bytes_than_its_size_is_truncated() {
+        let path = PathBuf::from("/sys/devices/system/cpu/online");
+        let Ok(file) = File::open(&path) else { return };
+        let source = Source::File { file, path };
+        let length = source.len().unwrap();
+        assert!(length > 100, "{length}");
+        assert_eq!(source.read(0, 1).unwrap().len(), 1);
+        assert_eq!(source.read(0, length).unwrap_err().code(), "index_truncated");
+    }
+
+    #[test]
+    fn a_range_beyond_the_end_is_truncated_without_memory_for_it() {
+        let source = Source::Memory(vec![1, 2, 3]);
+        assert_eq!(source.read(1, 2).unwrap(), [2, 3]);
+        assert!(source.read(3, 0).unwrap().is_empty());
+        for (start, length) in [(0, 4), (3, 1), (4, 0), (1, u64::MAX), (u64::MAX, 1)] {
+            assert_eq!(source.read(start, length).unwrap_err().code(), "index_truncated");
+        }
+    }
+}

@@ -157,14 +157,38 @@ impl Bm25 {
 
     /// Prepares to score documents against the distinct terms of a query. A term in a body counts
     /// `body_weight` times as much as one in a head.
+    #[cfg(test)]
     pub(crate) fn scorer(
         &self,
         query_terms: &[String],
         body_weight: f64,
         sizes: Sizes,
     ) -> Result<Scorer<'_>> {
-        let lists = distinct(query_terms).map(|term| self.terms.list(term, &self.owners));
-        let lists: Vec<_> = lists.filter_map(Result::transpose).collect::<Result<_>>()?;
+        self.scorer_with(query_terms, &[], body_weight, sizes)
+    }
+
+    /// The same with the terms of earlier requests, which have a weight each; a term of the query
+    /// has weight 1, and weights of the same term are added up.
+    pub(crate) fn scorer_with(
+        &self,
+        query_terms: &[String],
+        earlier: &[(Vec<String>, f64)],
+        body_weight: f64,
+        sizes: Sizes,
+    ) -> Result<Scorer<'_>> {
+        let mut weights: Vec<(&str, f64)> = distinct(query_terms).map(|term| (term, 1.0)).collect();
+        for (terms, weight) in earlier {
+            for term in distinct(terms) {
+                match weights.iter_mut().find(|(known, _)| *known == term) {
+                    Some((_, sum)) => *sum += weight,
+                    None => weights.push((term, *weight)),
+                }
+            }
+        }
+        let mut lists = Vec::with_capacity(weights.len());
+        for (term, weight) in weights.into_iter().filter(|(_, weight)| *weight > 0.0) {
+            lists.extend(self.terms.list(term, &self.owners)?.map(|list| (list, weight)));
+        }
         Ok(Scorer::new(self, &lists, body_weight, sizes))
     }
 
@@ -189,6 +213,22 @@ impl Bm25 {
     pub(crate) fn passages_of(&self, slot: u32) -> Range<u32> {
         let end = |slot: usize| self.ends.get(slot).copied().unwrap_or_default();
         (slot as usize).checked_sub(1).map_or(0, end)..end(slot as usize)
+    }
+
+    /// Number of documents.
+    pub(crate) fn documents(&self) -> usize {
+        self.documents
+    }
+
+    /// Number of documents whose head has a term.
+    pub(crate) fn heads_with(&self, term: &str) -> Result<usize> {
+        Ok(self.terms.list(term, &self.owners)?.map_or(0, |list| list.heads.len()))
+    }
+
+    /// The idf of a term; the largest for one that no document has.
+    pub(crate) fn idf_of(&self, term: &str) -> Result<f64> {
+        let list = self.terms.list(term, &self.owners)?;
+        Ok(self.idf(list.unwrap_or(&Postings::default())))
     }
 
     fn idf(&self, list: &Postings) -> f64 {

@@ -4,11 +4,14 @@ use std::collections::{HashMap, HashSet};
 
 use crate::checks::{LARGEST, Range};
 use crate::error::{Error, Kind, Result};
+use crate::evidence::EvidenceWeights;
 use crate::fusion::Normalisation;
-use crate::gate::{Gated, Note, Reason, Verdict, clears};
+use crate::gate::{Gated, Note, Reason, Verdict, clears, considered};
 use crate::json::{codes, value};
 use crate::policy::{Policy, Warnings};
+use crate::probability::Probabilities;
 use crate::profile::{Combine, Profile};
+use crate::shortlist::{InLine, length, line_up, promise};
 use crate::signals::{Stage2Signals, stage2_signals};
 use crate::stage1::{Blend, Scored, best_first};
 
@@ -49,7 +52,7 @@ codes! {
         OverLimit = "over_limit",
         /// The probability that it fits is too low.
         Irrelevant = "irrelevant",
-        /// The probability that the first candidate fits is too low.
+        /// The probability that any candidate fits, or that the first one does, is too low.
         Improbable = "improbable",
     }
 }
@@ -67,7 +70,7 @@ value! {
         pub stage1_rank: usize,
         /// Rank after stage 2, from 1; none if stage 2 did not read the candidate.
         pub stage2_rank: Option<usize>,
-        /// Probability that the candidate fits, independent of the others; none without a model.
+        /// Probability that the candidate fits, given the scores of all; none without a model.
         pub relevance: Option<f64>,
         /// Why the candidate was not selected; none if it was.
         pub dropped: Option<Dropped>,
@@ -85,10 +88,17 @@ value! {
         pub reason: Reason,
         /// 1 if the order is that of stage 1, 2 if stage 2 changed it.
         pub stage: u8,
-        /// Probability that the first candidate fits; none without a model.
+        /// Probability that the first candidate fits, its relevance; none without a model.
         pub confidence: Option<f64>,
+        /// Probability that any candidate fits; none without a model.
+        pub any_fits: Option<f64>,
         /// Ids of the selected candidates, best first.
         pub selected: Vec<String>,
+        /// Ids of the candidates on the shortlist, best first.
+        pub shortlist: Vec<String>,
+        /// Probability with which the shortlist contains a fitting candidate if there is one; none
+        /// without a promise.
+        pub coverage: Option<f64>,
         /// All candidates, best first.
         pub places: Vec<Place>,
         /// Signs that the result is less reliable than its scores suggest.
@@ -141,19 +151,22 @@ pub fn conclude(
     policy: &Policy,
 ) -> Result<Decision> {
     check(pairs)?;
-    let Order { mut ranked, confidence, stage2 } = if gated.verdict == Verdict::NothingRelevant {
+    let Order { mut ranked, known, stage } = if gated.verdict == Verdict::NothingRelevant {
         Order::nothing_relevant(gated, profile)
     } else if pairs.is_empty() {
         Order::of_stage1(gated, profile, policy)
     } else {
         Order::of_stage2(gated, pairs, reranker, profile, policy)?
     };
-    // Without a model that compares the first candidate with the others, its own relevance counts.
-    let confidence = confidence.or_else(|| ranked.first()?.relevance);
-    // A threshold of the profile needs a known confidence, while a minimum of the caller is not met
+    let stage2 = stage != Stage::First;
+    let confidence = ranked.first().and_then(|first| first.relevance);
+    // A threshold of the profile needs a known probability, while a minimum of the caller is not met
     // by an unknown one.
-    let below_threshold =
-        profile.answer.threshold.zip(confidence).is_some_and(|(least, known)| known < least);
+    let below = |known: Option<f64>, least: Option<f64>| {
+        known.zip(least).is_some_and(|(known, least)| known < least)
+    };
+    let below_threshold = below(known.any_fits, profile.answer.threshold)
+        || below(confidence, profile.answer.confidence);
     let below_caller_minimum =
         gated.min_confidence.is_some_and(|least| confidence.is_none_or(|known| known < least));
     if gated.verdict != Verdict::NothingRelevant && (below_threshold || below_caller_minimum) {
@@ -167,19 +180,99 @@ pub fn conclude(
         _ if stage2 => Reason::Reranked,
         _ => gated.reason,
     };
-    let left_out = left_out(gated, profile, &ranked);
-    let places: Vec<Place> = ranked.iter().chain(&left_out).map(Ranked::place).collect();
+    ranked.extend(left_out(gated, &known, &ranked));
+    let places: Vec<Place> = ranked.iter().map(Ranked::place).collect();
     let selected = places.iter().filter(|place| place.dropped.is_none());
+    let mut notes = if stage2 { not_fitted(profile, reranker) } else { Vec::new() };
+    let shortlist = shortlist(gated, &ranked, &known, stage, profile);
+    notes.extend(shortlist.note);
     Ok(Decision {
         verdict: gated.verdict,
         reason,
         stage: if stage2 { 2 } else { 1 },
         confidence,
+        any_fits: known.any_fits,
         selected: selected.map(|place| place.id.clone()).collect(),
+        shortlist: shortlist.ids,
+        coverage: shortlist.coverage,
         places,
         warnings: warnings(&gated.scored, pairs, &policy.warnings),
-        notes: if stage2 { not_fitted(profile, reranker) } else { Vec::new() },
+        notes,
     })
+}
+
+/// The shortlist of a decision.
+#[derive(Default)]
+struct Listed {
+    ids: Vec<String>,
+    coverage: Option<f64>,
+    note: Option<Note>,
+}
+
+impl Listed {
+    /// No shortlist; only a request that asks for one is told why.
+    fn impossible(gated: &Gated, detail: String) -> Self {
+        let is_asked = gated.coverage.is_some() || gated.max_shortlist.is_some();
+        let note = is_asked.then(|| Note { code: "no_shortlist".to_owned(), detail });
+        Self { note, ..Self::default() }
+    }
+}
+
+/// The shortlist of all candidates in their order, except for those that the policy excludes.
+fn shortlist(
+    gated: &Gated,
+    ranked: &[Ranked<'_>],
+    known: &Probabilities,
+    stage: Stage,
+    profile: &Profile,
+) -> Listed {
+    if ranked.is_empty() || matches!(gated.reason, Reason::BelowFloor | Reason::NoOverlap) {
+        return Listed::default();
+    }
+    let fitted = &profile.shortlist;
+    let promises = if stage == Stage::Second { &fitted.stage2 } else { &fitted.stage1 };
+    let most = gated.max_shortlist.unwrap_or(fitted.most);
+    let asked = gated.coverage.unwrap_or(fitted.coverage);
+    let Some(kept) = promise(promises, asked, most) else {
+        return Listed::impossible(
+            gated,
+            format!("profile {:?} has no fitted shortlist of at most {most}", profile.name),
+        );
+    };
+    let excluded =
+        [Dropped::BelowFloor, Dropped::Disagreement, Dropped::RerankMin, Dropped::RerankMargin];
+    let eligible = || {
+        let excluded =
+            |ranked: &&Ranked<'_>| ranked.dropped.is_none_or(|why| !excluded.contains(&why));
+        ranked.iter().filter(excluded)
+    };
+    let line: Option<Vec<InLine<'_>>> = eligible()
+        .map(|Ranked { candidate, position, .. }| {
+            Some(InLine { id: &candidate.id, share: known.share(*position)? })
+        })
+        .collect();
+    let Some(mut line) = line else {
+        return Listed::impossible(
+            gated,
+            "a candidate has no cosine, which the shortlist needs".to_owned(),
+        );
+    };
+    let first = eligible().find(|of| of.dropped.is_none()).or_else(|| eligible().next());
+    line_up(&mut line, first.map(|first| first.candidate.id.as_str()));
+    if known.any_fits.zip(fitted.least).is_some_and(|(known, least)| known < least) {
+        line.clear();
+    }
+    line.truncate(length(&line, &kept, most));
+    let note = (!kept.is_enough).then(|| Note {
+        code: "coverage".to_owned(),
+        detail: format!(
+            "a shortlist of at most {most} contains a fitting candidate with a probability of {}, \
+             not {asked}: allow a longer one",
+            kept.coverage
+        ),
+    });
+    let ids = line.into_iter().map(|of| of.id.to_owned()).collect();
+    Listed { ids, coverage: Some(kept.coverage), note }
 }
 
 fn check(pairs: &[Pair]) -> Result<()> {
@@ -237,7 +330,7 @@ impl Ranked<'_> {
 }
 
 /// The candidates that are not in an order, in the order of stage 1.
-fn left_out<'a>(gated: &'a Gated, profile: &Profile, ranked: &[Ranked<'_>]) -> Vec<Ranked<'a>> {
+fn left_out<'a>(gated: &'a Gated, known: &Probabilities, ranked: &[Ranked<'_>]) -> Vec<Ranked<'a>> {
     let cut: HashSet<usize> =
         gated.cliff.iter().flat_map(|cliff| cliff.cut.iter().copied()).collect();
     let in_order: HashSet<usize> = ranked.iter().map(|ranked| ranked.position).collect();
@@ -257,7 +350,7 @@ fn left_out<'a>(gated: &'a Gated, profile: &Profile, ranked: &[Ranked<'_>]) -> V
                 position,
                 score: None,
                 stage2_rank: None,
-                relevance: relevance(gated, profile, candidate, None),
+                relevance: known.relevance(position),
                 truncated: false,
                 dropped: Some(dropped),
             }
@@ -265,32 +358,33 @@ fn left_out<'a>(gated: &'a Gated, profile: &Profile, ranked: &[Ranked<'_>]) -> V
         .collect()
 }
 
-/// The relevance of a candidate, given its score of the reranker that the profile was fitted for.
-fn relevance(
-    gated: &Gated,
-    profile: &Profile,
-    candidate: &Scored,
-    rerank_score: Option<f64>,
-) -> Option<f64> {
-    let needs_document = gated.signals.and_then(|signals| signals.needs_document);
-    profile.relevance.probability(candidate, rerank_score, needs_document)
+/// The scores that an order and its probabilities are based on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Those of stage 1.
+    First,
+    /// Those of both stages.
+    Second,
+    /// The order uses both; the probabilities use stage 1, since the profile is for another reranker.
+    SecondWithoutFit,
 }
 
-/// An order, best first, and the probability that its first candidate fits.
+/// An order, best first, and the probabilities of all candidates.
 struct Order<'a> {
     ranked: Vec<Ranked<'a>>,
-    confidence: Option<f64>,
-    stage2: bool,
+    known: Probabilities,
+    stage: Stage,
 }
 
 impl<'a> Order<'a> {
     fn nothing_relevant(gated: &'a Gated, profile: &Profile) -> Self {
+        let known = after_stage1(gated, profile);
         let ranked = gated.scored.iter().enumerate().map(|(position, candidate)| Ranked {
             candidate,
             position,
             score: Some(candidate.blend),
             stage2_rank: None,
-            relevance: relevance(gated, profile, candidate, None),
+            relevance: known.relevance(position),
             truncated: false,
             dropped: Some(if clears(candidate, gated.floor) {
                 Dropped::NothingRelevant
@@ -298,7 +392,7 @@ impl<'a> Order<'a> {
                 Dropped::BelowFloor
             }),
         });
-        Self { ranked: ranked.collect(), confidence: gated.confidence, stage2: false }
+        Self { ranked: ranked.collect(), known, stage: Stage::First }
     }
 
     fn of_stage1(gated: &'a Gated, profile: &Profile, policy: &Policy) -> Self {
@@ -310,6 +404,7 @@ impl<'a> Order<'a> {
             agreement: policy.agreement,
             limit: gated.limit,
         };
+        let known = after_stage1(gated, profile);
         let clearing =
             gated.scored.iter().enumerate().filter(|(_, scored)| clears(scored, gated.floor));
         let mut ranked: Vec<Ranked<'a>> = clearing
@@ -318,13 +413,13 @@ impl<'a> Order<'a> {
                 position,
                 score: Some(candidate.blend),
                 stage2_rank: None,
-                relevance: relevance(gated, profile, candidate, None),
+                relevance: known.relevance(position),
                 truncated: false,
                 dropped: None,
             })
             .collect();
         guardrails.apply(&mut ranked);
-        Self { ranked, confidence: gated.confidence, stage2: false }
+        Self { ranked, known, stage: Stage::First }
     }
 
     fn of_stage2(
@@ -340,7 +435,6 @@ impl<'a> Order<'a> {
             pairs.iter().map(|pair| (pair.id.as_str(), pair.score)).collect();
         let clearing =
             gated.scored.iter().enumerate().filter(|(_, scored)| clears(scored, gated.floor));
-        let first_of_stage1 = clearing.clone().next().map(|(position, _)| position);
         let (positions, read): (Vec<usize>, Vec<Reranked<'a>>) = clearing
             .filter_map(|(position, candidate)| {
                 let rerank_score = *score_of.get(candidate.id.as_str())?;
@@ -349,7 +443,23 @@ impl<'a> Order<'a> {
             .unzip();
         let fits = profile.fits(reranker);
         let mode = if fits { profile.combine } else { Combine::default() };
-        let scores = combine(&read, &profile.blend, mode)?;
+        let scores = combine(&read, &profile.blend, &profile.evidence, mode)?;
+        // The models know only the scores of the profile's reranker; with others, the probabilities
+        // after stage 1 hold.
+        let (known, stage) = match gated.signals.zip(stage2_signals(&read, &scores)) {
+            Some((signals, Stage2Signals { rerank_score, .. })) if fits => {
+                let candidates = considered(&gated.scored, gated.floor);
+                let known = Probabilities::after_stage2(
+                    &candidates,
+                    &score_of,
+                    rerank_score,
+                    &signals,
+                    profile,
+                );
+                (known, Stage::Second)
+            }
+            _ => (after_stage1(gated, profile), Stage::SecondWithoutFit),
+        };
         let guardrails = Guardrails {
             rerank_min: policy.rerank_min.filter(|_| fits),
             rerank_margin: policy.rerank_margin.filter(|_| fits),
@@ -363,33 +473,25 @@ impl<'a> Order<'a> {
             .zip(positions)
             .zip(&scores)
             .zip(ranks(&read, &scores))
-            .map(|(((Reranked { candidate, rerank_score }, position), score), rank)| Ranked {
-                candidate,
+            .map(|(((of, position), score), rank)| Ranked {
+                candidate: of.candidate,
                 position,
                 score: Some(*score),
                 stage2_rank: Some(rank),
-                relevance: relevance(gated, profile, candidate, fits.then_some(*rerank_score)),
-                truncated: truncated.contains(candidate.id.as_str()),
+                relevance: known.relevance(position),
+                truncated: truncated.contains(of.candidate.id.as_str()),
                 dropped: None,
             })
             .collect();
         ranked.sort_unstable_by_key(|ranked| ranked.stage2_rank);
         guardrails.apply(&mut ranked);
-        // The model knows only the scores of the profile's reranker; with others, the confidence
-        // after stage 1 holds.
-        let confidence = match profile.confidence.stage2.filter(|_| fits) {
-            Some(model) => {
-                // The first candidate of stage 1 may have no rerank score.
-                let same_first = ranked.first().map(|ranked| ranked.position) == first_of_stage1;
-                let stage2 = stage2_signals(&read, &scores)
-                    .map(|stage2| Stage2Signals { same_first, ..stage2 });
-                let signals = gated.signals.zip(stage2);
-                signals.and_then(|(stage1, stage2)| model.probability(&stage1, &stage2))
-            }
-            None => gated.confidence,
-        };
-        Ok(Self { ranked, confidence, stage2: true })
+        Ok(Self { ranked, known, stage })
     }
+}
+
+fn after_stage1(gated: &Gated, profile: &Profile) -> Probabilities {
+    let candidates = considered(&gated.scored, gated.floor);
+    Probabilities::after_stage1(&candidates, gated.signals.as_ref(), profile)
 }
 
 /// The fewest rerank scores whose spread has a meaning.
@@ -467,7 +569,12 @@ impl<'a> Reranked<'a> {
 ///
 /// Fails with `not_finite` if a rerank score or a weighted sum is not finite, and with `out_of_range`
 /// for an unusable weight or `k`.
-pub fn combine(reranked: &[Reranked<'_>], blend: &Blend, mode: Combine) -> Result<Vec<f64>> {
+pub fn combine(
+    reranked: &[Reranked<'_>],
+    blend: &Blend,
+    evidence: &EvidenceWeights,
+    mode: Combine,
+) -> Result<Vec<f64>> {
     for Reranked { candidate, rerank_score } in reranked {
         if !rerank_score.is_finite() {
             let name = format!("the rerank score of {:?}", candidate.id);
@@ -504,7 +611,9 @@ pub fn combine(reranked: &[Reranked<'_>], blend: &Blend, mode: Combine) -> Resul
             let sum = |Reranked { candidate, rerank_score }: &Reranked<'_>| {
                 let sum = cosine * candidate.cosine.unwrap_or_default()
                     + bm25 * blend.bounded_bm25(candidate.bm25)
-                    + weight * rerank_score;
+                    + weight * rerank_score
+                    // The fitted weights make a sum in log-odds.
+                    + evidence.log_odds(&candidate.evidence);
                 if sum.is_finite() {
                     return Ok(sum);
                 }
@@ -624,12 +733,20 @@ mod tests {
     use crate::gate::{Request, gate};
     use crate::policy::Floors;
     use crate::profile::{
-        Answer, Confidence, Relevance, RunnerUpRule, Stage1Confidence, Stage1Relevance,
-        Stage2Confidence, Stage2Relevance,
+        Answer, AnyFits, Promise, Relevance, RunnerUpRule, Shortlist, Stage1AnyFits,
+        Stage1Relevance, Stage2AnyFits, Stage2Relevance,
     };
 
     const BLEND: Blend =
         Blend { cosine_weight: 0.7, bm25_weight: 0.3, pivot: 5.0, body_weight: 0.5 };
+    const WEIGHTS: EvidenceWeights = EvidenceWeights {
+        trigger: 2.0,
+        exclusion: -4.0,
+        example: 12.0,
+        counterexample: -12.0,
+        technology: 1.0,
+        other_technology: -1.0,
+    };
 
     fn scored(id: &str, blend: f64) -> Scored {
         let scored = Scored { id: id.to_owned(), cosine: Some(blend), blend, ..Scored::default() };
@@ -654,18 +771,38 @@ mod tests {
             reranker: Some("ours".to_owned()),
             combine: Combine::Replace {},
             runner_up: RunnerUpRule { stage1: Some(0.2), stage2: Some(1.0) },
-            confidence: Confidence {
-                stage1: Some(Stage1Confidence { cosine: 1.0, ..Stage1Confidence::default() }),
-                stage2: Some(Stage2Confidence { rerank_score: 1.0, ..Stage2Confidence::default() }),
+            any_fits: AnyFits {
+                stage1: Some(Stage1AnyFits { cosine: 1.0, ..Stage1AnyFits::default() }),
+                stage2: Some(Stage2AnyFits { rerank_score: 1.0, ..Stage2AnyFits::default() }),
+            },
+            relevance: Relevance {
+                stage1: Some(Stage1Relevance { intercept: None, cosine: 4.0, bm25: 0.0 }),
+                stage2: Some(Stage2Relevance { rerank_score: 1.0, ..Stage2Relevance::default() }),
+                threshold: None,
+            },
+            shortlist: Shortlist {
+                stage1: promises(&[0.5, 0.2, 0.1]),
+                stage2: promises(&[0.3, 0.1, 0.01]),
+                ..Shortlist::default()
             },
             ..Profile::default()
         }
+    }
+
+    /// Promises of coverages 0.5, 0.51, and so on.
+    fn promises(least_shares: &[f64]) -> Vec<Promise> {
+        let promise = |most| Promise { most, least_shares: least_shares.to_vec() };
+        [1, 2, 5].map(promise).to_vec()
     }
 
     fn gated(profile: &Profile, policy: &Policy, request: &Request) -> Gated {
         let candidates = [("a", 0.9), ("b", 0.8), ("c", 0.3), ("d", 0.1)];
         let scored = candidates.iter().map(|(id, blend)| scored(id, *blend)).collect();
         gate(scored, profile, policy, request).unwrap()
+    }
+
+    fn codes(decision: &Decision) -> Vec<&str> {
+        decision.notes.iter().map(|note| note.code.as_str()).collect()
     }
 
     fn outcome(decision: &Decision) -> Vec<(&str, Option<&str>)> {
@@ -679,7 +816,7 @@ mod tests {
         let gated = gated(&profile, &policy, &Request { limit: Some(1), ..Request::default() });
         let decision = conclude(&gated, &[], None, &profile, &policy).unwrap();
         assert_eq!((decision.stage, decision.reason), (1, Reason::Undecided));
-        assert_eq!(decision.confidence, gated.confidence);
+        assert_eq!(decision.any_fits, gated.any_fits);
         assert_eq!(
             outcome(&decision),
             [
@@ -692,25 +829,30 @@ mod tests {
     }
 
     #[test]
-    fn same_first_is_false_if_stage_2_did_not_read_the_first_of_stage_1() {
-        let stage2 = Some(Stage2Confidence { same_first: 3.0, ..Stage2Confidence::default() });
-        let profile = Profile { confidence: Confidence { stage1: None, stage2 }, ..fitted() };
-        let policy = Policy::default();
+    fn relevance_shares_the_probability_that_any_fits_and_confidence_is_that_of_the_first() {
+        let (profile, policy) = (fitted(), Policy::default());
         let gated = gated(&profile, &policy, &Request::default());
-        let confidence = |pairs: &[Pair]| {
-            let decision = conclude(&gated, pairs, Some("ours"), &profile, &policy).unwrap();
-            decision.confidence.unwrap()
-        };
-        assert!(confidence(&[pair("a", 3.0), pair("b", 1.0)]) > 0.9);
-        assert_eq!(confidence(&[pair("a", 1.0), pair("b", 3.0)]), 0.5);
-        assert_eq!(confidence(&[pair("b", 3.0), pair("c", 1.0)]), 0.5);
+        let any_fits = 1.0 / (1.0 + f64::exp(-0.9));
+        assert!((gated.any_fits.unwrap() - any_fits).abs() < 1e-15);
+        for pairs in [vec![], vec![pair("a", 1.0), pair("b", 2.0), pair("c", -3.0)]] {
+            let decision = conclude(&gated, &pairs, Some("ours"), &profile, &policy).unwrap();
+            let relevances: Vec<f64> =
+                decision.places.iter().map(|place| place.relevance.unwrap()).collect();
+            let sum: f64 = relevances.iter().sum();
+            assert!((sum - decision.any_fits.unwrap()).abs() < 1e-15);
+            assert_eq!(decision.confidence, Some(relevances[0]));
+        }
+        let of_stage1 = conclude(&gated, &[], None, &profile, &policy).unwrap();
+        let shares = [0.9, 0.8, 0.3, 0.1].map(|cosine: f64| (4.0 * cosine).exp());
+        let expected = any_fits * shares[1] / shares.iter().sum::<f64>();
+        assert!((of_stage1.places[1].relevance.unwrap() - expected).abs() < 1e-15);
     }
 
     #[test]
-    fn without_a_model_of_stage_2_the_confidence_is_that_of_stage_1() {
-        let stage1 = Some(Stage1Confidence { intercept: -3.0, ..Stage1Confidence::default() });
+    fn without_a_model_of_stage_2_the_probability_is_that_of_stage_1() {
+        let stage1 = Some(Stage1AnyFits { intercept: -3.0, ..Stage1AnyFits::default() });
         let profile = Profile {
-            confidence: Confidence { stage1, stage2: None },
+            any_fits: AnyFits { stage1, stage2: None },
             answer: Answer { threshold: Some(0.6), ..Answer::default() },
             ..fitted()
         };
@@ -718,8 +860,112 @@ mod tests {
         let gated = gated(&profile, &policy, &Request::default());
         let decision =
             conclude(&gated, &[pair("a", 9.0)], Some("ours"), &profile, &policy).unwrap();
-        assert_eq!(decision.confidence, gated.confidence);
+        assert_eq!(decision.any_fits, gated.any_fits);
         assert_eq!((decision.reason, decision.selected.len()), (Reason::Rejected, 0));
+    }
+
+    #[test]
+    fn without_a_model_that_any_fits_relevances_are_shares() {
+        let profile = Profile { any_fits: AnyFits::default(), ..fitted() };
+        let policy = Policy::default();
+        let gated = gated(&profile, &policy, &Request::default());
+        for pairs in [vec![], vec![pair("a", 1.0), pair("b", 2.0)]] {
+            let decision = conclude(&gated, &pairs, Some("ours"), &profile, &policy).unwrap();
+            let sum: f64 = decision.places.iter().map(|place| place.relevance.unwrap()).sum();
+            assert_eq!((decision.any_fits, (sum * 1e9).round()), (None, 1e9));
+        }
+    }
+
+    fn listed(decision: &Decision) -> Vec<&str> {
+        decision.shortlist.iter().map(String::as_str).collect()
+    }
+
+    #[test]
+    fn the_shortlist_holds_the_candidates_with_enough_share_best_first() {
+        let (profile, policy) = (fitted(), Policy::default());
+        let decide = |coverage, max_shortlist, pairs: &[Pair]| {
+            let request = Request { coverage: Some(coverage), max_shortlist, ..Request::default() };
+            let gated = gated(&profile, &policy, &request);
+            conclude(&gated, pairs, Some("ours"), &profile, &policy).unwrap()
+        };
+        // The shares after stage 1 are 0.56, 0.37, 0.05 and 0.02.
+        assert_eq!(listed(&decide(0.5, None, &[])), ["a"]);
+        assert_eq!(listed(&decide(0.51, None, &[])), ["a", "b"]);
+        assert_eq!(listed(&decide(0.52, None, &[])), ["a", "b"]);
+        assert_eq!(listed(&decide(0.52, Some(1), &[])), ["a"]);
+        assert_eq!(decide(0.51, None, &[]).coverage, Some(0.51));
+        // After stage 2, with 0 for `d`, which was not read, they are 0.84, 0.11, 0.04 and 0.005.
+        let pairs = [pair("c", 5.0), pair("a", 3.0), pair("b", 2.0)];
+        assert_eq!(listed(&decide(0.51, None, &pairs)), ["c", "a"]);
+        assert_eq!(listed(&decide(0.52, None, &pairs)), ["c", "a", "b"]);
+    }
+
+    #[test]
+    fn a_coverage_that_no_length_allows_is_replaced_by_the_highest_and_noted() {
+        let (profile, policy) = (fitted(), Policy::default());
+        let gated = gated(&profile, &policy, &Request::default());
+        let decision = conclude(&gated, &[], None, &profile, &policy).unwrap();
+        assert_eq!((decision.coverage, listed(&decision)), (Some(0.52), vec!["a", "b"]));
+        assert_eq!(decision.notes[0].code, "coverage");
+        assert!(decision.notes[0].detail.contains("at most 5"));
+        assert!(decision.notes[0].detail.contains("0.52, not 0.9"));
+    }
+
+    #[test]
+    fn the_shortlist_is_empty_if_it_is_improbable_that_any_fits() {
+        let least = |least| Profile {
+            shortlist: Shortlist { least: Some(least), coverage: 0.5, ..fitted().shortlist },
+            answer: Answer { rerank_threshold: Some(0.9), ..Answer::default() },
+            ..fitted()
+        };
+        let policy = Policy::default();
+        let decide = |profile: &Profile| {
+            let gated = gated(profile, &policy, &Request::default());
+            conclude(&gated, &[], None, profile, &policy).unwrap()
+        };
+        // Nothing is selected in both cases: the shortlist has a threshold of its own.
+        let (above, below) = (decide(&least(0.71)), decide(&least(0.72)));
+        assert_eq!((above.reason, listed(&above)), (Reason::Improbable, vec!["a"]));
+        assert_eq!((below.reason, listed(&below)), (Reason::Improbable, vec![]));
+        assert_eq!((below.coverage, below.notes), (Some(0.5), vec![]));
+    }
+
+    #[test]
+    fn without_a_fit_there_is_no_shortlist_and_who_asks_for_one_is_told_why() {
+        let policy = Policy::default();
+        let asked = |profile: &Profile, candidates: Vec<Scored>, coverage: Option<f64>| {
+            let request = Request { coverage, ..Request::default() };
+            let gated = gate(candidates, profile, &policy, &request).unwrap();
+            let decision = conclude(&gated, &[], None, profile, &policy).unwrap();
+            assert_eq!((decision.coverage, listed(&decision)), (None, vec![]));
+            decision.notes.into_iter().map(|note| (note.code, note.detail)).collect::<Vec<_>>()
+        };
+        let decide = |profile: &Profile, candidates| asked(profile, candidates, Some(0.9));
+        assert_eq!(asked(&Profile::default(), vec![scored("a", 0.5)], None), []);
+        let notes = decide(&Profile::default(), vec![scored("a", 0.5)]);
+        assert_eq!(notes[0].0, "no_shortlist");
+        assert!(notes[0].1.contains("\"ungated\" has no fitted shortlist of at most 5"));
+        let notes = decide(&fitted(), vec![Scored { cosine: None, ..scored("a", 0.5) }]);
+        assert!(notes[0].1.contains("no cosine"), "{notes:?}");
+        assert_eq!(decide(&Profile::default(), vec![]), []);
+    }
+
+    #[test]
+    fn what_the_policy_excludes_is_not_on_the_shortlist() {
+        let profile =
+            Profile { shortlist: Shortlist { coverage: 0.52, ..fitted().shortlist }, ..fitted() };
+        let pairs = [pair("a", 1.0), pair("b", 2.0), pair("c", 3.0), pair("d", 2.5)];
+        let decide = |policy: &Policy| {
+            let gated = gated(&profile, policy, &Request::default());
+            conclude(&gated, &pairs, Some("ours"), &profile, policy).unwrap()
+        };
+        assert_eq!(listed(&decide(&Policy::default())), ["c", "d", "b", "a"]);
+        let agreement = Policy { agreement: Some(0.5), ..Policy::default() };
+        assert_eq!(listed(&decide(&agreement)), ["b", "a"]);
+        let floors = Floors { default: Some(0.2), ..Floors::default() };
+        assert_eq!(listed(&decide(&Policy { floors, ..Policy::default() })), ["c", "b", "a"]);
+        let minimum = Policy { rerank_min: Some(2.2), ..Policy::default() };
+        assert_eq!(listed(&decide(&minimum)), ["c", "d"]);
     }
 
     #[test]
@@ -742,7 +988,7 @@ mod tests {
         let ranks: Vec<_> =
             decision.places.iter().map(|of| (of.stage1_rank, of.stage2_rank)).collect();
         assert_eq!(ranks, [(4, Some(1)), (2, Some(2)), (1, Some(3)), (3, None)]);
-        assert!((decision.confidence.unwrap() - 1.0 / (1.0 + f64::exp(-9.0))).abs() < 1e-15);
+        assert!((decision.any_fits.unwrap() - 1.0 / (1.0 + f64::exp(-9.0))).abs() < 1e-15);
     }
 
     #[test]
@@ -753,18 +999,21 @@ mod tests {
         let pairs = ["a", "b", "c", "d"].map(|id| pair(id, if id == "c" { 0.2 } else { 0.1 }));
         let ours = conclude(&gated, &pairs, Some("ours"), &profile, &policy).unwrap();
         assert_eq!((ours.reason, ours.selected.len()), (Reason::Rejected, 0));
-        assert_eq!(ours.notes, []);
+        assert!(!codes(&ours).contains(&"reranker_not_fitted"));
         let theirs = conclude(&gated, &pairs, Some("theirs"), &profile, &policy).unwrap();
         assert_eq!(theirs.selected, ["a", "c", "b", "d"]);
-        assert_eq!(theirs.confidence, gated.confidence);
+        let of_stage1 = conclude(&gated, &[], None, &profile, &policy).unwrap();
+        assert_eq!(theirs.any_fits, gated.any_fits);
+        assert_eq!(theirs.places[0].relevance, of_stage1.places[0].relevance);
+        assert_eq!(theirs.shortlist, of_stage1.shortlist);
         assert_eq!(theirs.notes[0].code, "reranker_not_fitted");
         assert!(theirs.notes[0].detail.contains("for ours, not for theirs"));
-        assert_eq!(conclude(&gated, &[], None, &profile, &policy).unwrap().notes, []);
+        assert!(!codes(&of_stage1).contains(&"reranker_not_fitted"));
     }
 
     #[test]
     fn an_answer_below_the_threshold_selects_no_candidate() {
-        let answer = Answer { threshold: Some(0.9), rerank_threshold: None };
+        let answer = Answer { threshold: Some(0.9), ..Answer::default() };
         let (profile, policy) = (Profile { answer, ..fitted() }, Policy::default());
         let gated = gated(&profile, &policy, &Request::default());
         let decided = |score| {
@@ -778,16 +1027,26 @@ mod tests {
     }
 
     #[test]
-    fn irrelevant_candidates_do_not_count_towards_the_limit() {
-        let relevance = Relevance {
-            stage1: Some(Stage1Relevance { intercept: -10.0, cosine: 0.0, bm25: 0.0 }),
-            stage2: Some(Stage2Relevance { rerank_score: 1.0, ..Stage2Relevance::default() }),
-            threshold: Some(0.5),
+    fn an_answer_whose_first_candidate_is_improbable_selects_no_candidate() {
+        let answer = Answer { confidence: Some(0.6), ..Answer::default() };
+        let winner = crate::profile::Winner { agreed: Some(0.05), disagreed: Some(0.05) };
+        let (profile, policy) = (Profile { answer, winner, ..fitted() }, Policy::default());
+        let gated = gated(&profile, &policy, &Request::default());
+        // Stage 1 has a margin, but its first candidate has a relevance of 0.38.
+        assert_eq!(gated.verdict, Verdict::Ambiguous);
+        let decided = |score| {
+            conclude(&gated, &[pair("a", score), pair("b", 1.0)], Some("ours"), &profile, &policy)
+                .unwrap()
         };
+        assert_eq!((decided(1.5).reason, decided(1.5).selected.len()), (Reason::Rejected, 0));
+        assert_eq!(decided(4.0).selected, ["a"]);
+    }
+
+    #[test]
+    fn irrelevant_candidates_do_not_count_towards_the_limit() {
         let profile = Profile {
-            relevance,
-            confidence: Confidence::default(),
-            answer: Answer::default(),
+            relevance: Relevance { threshold: Some(0.3), ..fitted().relevance },
+            any_fits: AnyFits::default(),
             combine: Combine::default(),
             runner_up: RunnerUpRule::default(),
             ..fitted()
@@ -799,15 +1058,13 @@ mod tests {
         let pairs = [pair("a", -1.0), pair("b", 3.0)];
         let decision = conclude(&gated, &pairs, Some("ours"), &profile, &policy).unwrap();
         assert_eq!(outcome(&decision)[..2], [("a", Some("irrelevant")), ("b", None)]);
-        let known: Vec<_> = decision.places.iter().map(|place| place.relevance.unwrap()).collect();
-        let logistic = |odds: f64| 1.0 / (1.0 + f64::exp(-odds));
-        assert_eq!(known, [-1.0, 3.0, -10.0, -10.0].map(logistic));
-        assert_eq!(decision.confidence, Some(logistic(-1.0)));
+        let sum = (-1.0_f64).exp() + 3.0_f64.exp() + 2.0;
+        assert!((decision.confidence.unwrap() - (-1.0_f64).exp() / sum).abs() < 1e-15);
+        assert_eq!(listed(&decision)[0], "b");
 
-        // With the scores of another reranker, the model of stage 1 is used.
+        // With the scores of another reranker, the weights of stage 1 are used.
         let other = conclude(&gated, &pairs, Some("theirs"), &profile, &policy).unwrap();
-        assert!(other.places.iter().all(|place| place.relevance == Some(logistic(-10.0))));
-        assert!(other.selected.is_empty());
+        assert_eq!(outcome(&other)[..2], [("a", None), ("b", Some("over_limit"))]);
     }
 
     #[test]
@@ -872,7 +1129,7 @@ mod tests {
         let candidates = [scored("a", 0.9), scored("b", 0.5), scored("c", 0.1)];
         let logits = [-1.0, 2.0, 3.0];
         let reranked = Reranked::zip(&candidates, &logits).unwrap();
-        let run = |mode| combine(&reranked, &BLEND, mode).unwrap();
+        let run = |mode| combine(&reranked, &BLEND, &WEIGHTS, mode).unwrap();
         assert_eq!(run(Combine::Replace {}), logits);
         let fused = run(Combine::Rrf { k: 60.0 });
         assert_eq!(fused[0], 1.0 / 61.0 + 1.0 / 63.0);
@@ -892,7 +1149,7 @@ mod tests {
         let candidates = [scored("a", 0.9)];
         let run = |logits: &[f64], mode| {
             let reranked = Reranked::zip(&candidates, logits);
-            reranked.and_then(|reranked| combine(&reranked, &BLEND, mode)).unwrap_err()
+            reranked.and_then(|reranked| combine(&reranked, &BLEND, &WEIGHTS, mode)).unwrap_err()
         };
         assert_eq!(run(&[], Combine::Replace {}).code(), "out_of_range");
         assert_eq!(run(&[f64::NAN], Combine::Replace {}).code(), "not_finite");
@@ -941,6 +1198,94 @@ mod tests {
         assert!(passes(&ranked, &Guardrails::default()).iter().all(Option::is_none));
     }
 
+    prop_compose! {
+        fn any_decision()(
+            rows in prop::collection::vec((0.0..1.0_f64, -9.0..9.0_f64), 1..12),
+            read in 0_usize..12, agreement in prop::option::of(0.0..1.0_f64),
+            limit in prop::option::of(1_usize..3), coverage in 0.05..0.99_f64,
+            most in 1_usize..9, least in 0.0..1.0_f64,
+        ) -> (Vec<Scored>, Vec<Pair>, Profile, Policy, Request) {
+            let candidates: Vec<Scored> = rows
+                .iter()
+                .enumerate()
+                .map(|(at, (blend, _))| scored(&format!("d{at:02}"), *blend))
+                .collect();
+            let pairs = rows.iter().zip(&candidates).take(read);
+            let pairs = pairs.map(|((_, score), of)| pair(&of.id, *score)).collect();
+            let shares: Vec<f64> = (0..50).map(|level| 0.5 * 0.9_f64.powi(level)).collect();
+            let promises: Vec<Promise> =
+                [1, 2, 5].map(|most| Promise { most, least_shares: shares.clone() }).to_vec();
+            let shortlist = Shortlist {
+                least: Some(least),
+                stage1: promises.clone(),
+                stage2: promises,
+                ..Shortlist::default()
+            };
+            let request = Request {
+                limit,
+                coverage: Some(coverage),
+                max_shortlist: Some(most),
+                ..Request::default()
+            };
+            let policy = Policy { agreement, ..Policy::default() };
+            (candidates, pairs, Profile { shortlist, ..fitted() }, policy, request)
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_shortlist_starts_with_the_first_pick_and_only_grows_with_coverage(
+            (candidates, pairs, profile, policy, request) in any_decision(),
+            more in 0.0..0.9_f64,
+        ) {
+            let decide = |request: &Request| {
+                let gated = gate(candidates.clone(), &profile, &policy, request).unwrap();
+                conclude(&gated, &pairs, Some("ours"), &profile, &policy).unwrap()
+            };
+            let narrow = decide(&request);
+            if let (Some(listed), Some(selected)) =
+                (narrow.shortlist.first(), narrow.selected.first())
+            {
+                prop_assert_eq!(listed, selected);
+            }
+            prop_assert!(narrow.shortlist.len() <= request.max_shortlist.unwrap());
+            let coverage = request.coverage.map(|coverage| (coverage + more).min(0.99));
+            let wide = decide(&Request { coverage, ..request.clone() });
+            prop_assert!(wide.shortlist.starts_with(&narrow.shortlist));
+            prop_assert_eq!(wide.selected, narrow.selected);
+        }
+
+        #[test]
+        fn a_decision_does_not_depend_on_the_order_of_candidates_and_pairs(
+            (candidates, pairs, profile, policy, request) in any_decision(),
+            rotation in 0_usize..12,
+        ) {
+            let decide = |candidates: &[Scored], pairs: &[Pair]| {
+                let gated = gate(candidates.to_vec(), &profile, &policy, &request).unwrap();
+                let decision = conclude(&gated, pairs, Some("ours"), &profile, &policy).unwrap();
+                serde_json::to_string(&decision).unwrap()
+            };
+            let (mut moved, mut scores) = (candidates.clone(), pairs.clone());
+            moved.rotate_left(rotation % candidates.len());
+            scores.rotate_left(rotation % pairs.len().max(1));
+            prop_assert_eq!(decide(&moved, &scores), decide(&candidates, &pairs));
+        }
+
+        #[test]
+        fn a_trace_replays_the_shortlist(
+            (candidates, pairs, profile, policy, request) in any_decision(),
+        ) {
+            let gated = gate(candidates, &profile, &policy, &request).unwrap();
+            let decision = conclude(&gated, &pairs, Some("ours"), &profile, &policy).unwrap();
+            let trace = crate::trace::Trace::new(
+                &profile, &policy, &request, &gated, Some("ours"), &pairs, &decision,
+            );
+            let text = serde_json::to_string(&trace).unwrap();
+            let (_, replayed) = crate::trace::Trace::read(&text).unwrap().replay().unwrap();
+            prop_assert_eq!(replayed, decision);
+        }
+    }
+
     proptest! {
         #[test]
         fn guardrails_select_exactly_the_candidates_that_meet_all_conditions(
@@ -974,7 +1319,7 @@ mod tests {
                     rows.iter().map(|(_, (_, logit))| stretch * f64::from(*logit)).collect();
                 let mode = Combine::ZScore { rerank_score: 0.75 };
                 let reranked = Reranked::zip(&candidates, &logits).unwrap();
-                let found = combine(&reranked, &BLEND, mode).unwrap();
+                let found = combine(&reranked, &BLEND, &WEIGHTS, mode).unwrap();
                 candidates.into_iter().map(|scored| scored.id).zip(found).collect()
             };
             let mut rows: Vec<(usize, (u8, i8))> = rows.into_iter().enumerate().collect();
@@ -997,7 +1342,7 @@ mod tests {
             let stretched: Vec<f64> = logits.iter().map(|logit| 10.0 * logit + 3.0).collect();
             let mode = Combine::Rrf { k: 60.0 };
             let run = |logits: &[f64]| {
-                combine(&Reranked::zip(&candidates, logits).unwrap(), &BLEND, mode).unwrap()
+                combine(&Reranked::zip(&candidates, logits).unwrap(), &BLEND, &WEIGHTS, mode).unwrap()
             };
             let fused = run(&logits);
             prop_assert_eq!(&fused, &run(&stretched));

@@ -171,6 +171,7 @@ pub(crate) enum Damage {
     DuplicateId { id: String },
     Fingerprint,
     Postings,
+    HintsUnreadable,
 }
 
 /// Why the files of a model cannot be used.
@@ -462,6 +463,7 @@ impl fmt::Display for Damage {
             Self::DuplicateId { id } => write!(to, "the id {id:?} occurs twice"),
             Self::Fingerprint => to.write_str("its fingerprint does not match its documents"),
             Self::Postings => to.write_str("its postings contradict each other"),
+            Self::HintsUnreadable => to.write_str("its hints cannot be read"),
         }
     }
 }

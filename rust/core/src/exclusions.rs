@@ -38,12 +38,16 @@ pub fn read(text: &str) -> Description<'_> {
     let mut under_heading = Heading::None;
     for sentence in sentences(text) {
         let read = Sentence::new(text, sentence.start, sentence.end);
+        if read.tokens.is_empty() {
+            purpose.push_str(text.get(sentence.start..sentence.end).unwrap_or_default());
+            continue;
+        }
         let item = sentence.is_item;
         let excluded = match under_heading {
             Heading::Items => item,
             Heading::Any => true,
             Heading::None => false,
-        } && !read.tokens.is_empty();
+        };
         let found = if excluded { read.as_excluded() } else { read.clauses() };
         under_heading = match (&found, excluded) {
             (_, true) if item => Heading::Items,
@@ -798,6 +802,9 @@ mod tests {
             "Anti-triggers: \"board minutes\", \"poems\".",
             "Do NOT activate: board minutes.",
             "When NOT to use this skill:\n- board minutes\n- poems",
+            "\n\n## When not to use\n\n- board minutes\n- poems\n",
+            "Everything but board minutes.",
+            "For anything except board minutes.",
             "Board minutes are out of scope.",
             "Board minutes are not supported.",
             "Board minutes don't belong here.",

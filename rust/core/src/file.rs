@@ -38,8 +38,12 @@ struct Directory {
     language: String,
     fingerprint: String,
     dimension: u32,
+    /// Prompts that no document fits.
+    nothing: Vec<String>,
     /// One [`Row`] per document.
     table: Extent,
+    /// Triggers, and the terms and vectors of exclusions and examples.
+    hints: Extent,
     /// Terms in alphabetical order; each block with its first term.
     terms: Vec<(String, Extent)>,
     /// Vectors in 8 bits, 256 to a block.
@@ -53,7 +57,8 @@ struct Directory {
 impl Directory {
     /// The blocks in the order of the file.
     fn extents(&mut self) -> impl Iterator<Item = &mut Extent> {
-        std::iter::once(&mut self.table)
+        [&mut self.table, &mut self.hints]
+            .into_iter()
             .chain(self.terms.iter_mut().map(|(_, extent)| extent))
             .chain(&mut self.levels)
             .chain(self.documents.iter_mut().map(|(_, extent)| extent))
@@ -80,10 +85,7 @@ impl Index {
     /// is then unchanged.
     pub fn save(&self, path: &Path) -> Result<()> {
         let bytes = self.to_bytes()?;
-        let folder = match path.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
-        };
+        let folder = folder_of(path);
         let write = || -> std::io::Result<()> {
             // `create_new` follows the umask, while tempfile's own files are private to the user.
             // It also keeps the temporary name, which means nothing to the user, out of errors.
@@ -92,7 +94,11 @@ impl Index {
                 .make_in(folder, |temporary| File::create_new(temporary))?;
             file.as_file_mut().write_all(&bytes)?;
             file.as_file().sync_all()?;
-            file.persist(path)?;
+            // Unlike `persist`, this replaces a file that is open on Windows too, with the file
+            // systems that can. It needs the file to be closed.
+            let mut temporary = file.into_temp_path();
+            std::fs::rename(&temporary, path)?;
+            temporary.disable_cleanup(true);
             // A rename survives a crash only after its folder is synced. Some systems cannot open
             // or sync a folder, and the file is complete there too, so failures are ignored.
             let _ = File::open(folder).and_then(|folder| folder.sync_all());
@@ -146,16 +152,12 @@ impl Index {
             language: self.analyzer.language().to_owned(),
             fingerprint: self.fingerprint()?,
             dimension: u32::try_from(self.dimension()).expect("it is at most MAX_DIMENSION"),
+            nothing: self.nothing.clone(),
             table: (0..).zip(&slots).map(row).collect(),
+            hints: encoded(&self.hints()?.compacted(&live)),
             terms: into_blocks(terms.collect(), block_bytes, Term::size),
             levels,
-            documents: into_blocks(records, block_bytes, |record| {
-                record.id.len()
-                    + record.title.len()
-                    + record.text.len()
-                    + record.body.len()
-                    + record.metadata.len()
-            }),
+            documents: into_blocks(records, block_bytes, size_of),
             vectors,
         };
         Ok(contents.to_bytes())
@@ -196,7 +198,9 @@ struct Contents {
     language: String,
     fingerprint: String,
     dimension: u32,
+    nothing: Vec<String>,
     table: Vec<Row>,
+    hints: Vec<u8>,
     terms: Vec<Vec<Term>>,
     levels: Vec<Vec<u8>>,
     documents: Vec<Vec<Record>>,
@@ -216,7 +220,9 @@ impl Contents {
             language: self.language.clone(),
             fingerprint: self.fingerprint.clone(),
             dimension: self.dimension,
+            nothing: self.nothing.clone(),
             table: put(&encoded(&self.table)),
+            hints: put(&self.hints),
             terms: (self.terms.iter())
                 .map(|terms| {
                     let first = terms.first().map_or("", |term| &term.text);
@@ -231,6 +237,21 @@ impl Contents {
         };
         sealed(&encoded(&directory), &blocks)
     }
+}
+
+/// The folder of a file; `.` for a name without a folder, so that it can be synced.
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
+/// Approximate size of a record in a file, in bytes.
+fn size_of(record: &Record) -> usize {
+    let texts = [&record.id, &record.title, &record.text, &record.body, &record.metadata];
+    let lists = [&record.triggers, &record.exclusions, &record.examples, &record.counterexamples];
+    texts.into_iter().chain(lists.into_iter().flatten()).map(String::len).sum()
 }
 
 fn encoded<T: Serialize>(value: &T) -> Vec<u8> {
@@ -326,6 +347,7 @@ fn index(directory: Directory, source: &Arc<Source>, starts: Vec<u64>) -> Result
     let table = block("table", 0, directory.table).read(|bytes| {
         postcard::from_bytes::<Vec<Row>>(bytes).map_err(|_| Error::corrupt(Damage::TableUnreadable))
     })?;
+    let hints = Lazy::from_block(block("hints", 0, directory.hints));
     let terms = (0..).zip(directory.terms);
     let terms = terms.map(|(number, (first, extent))| (first, block("terms", number, extent)));
     let terms = FileTerms::new(terms.collect(), table.len())?;
@@ -342,6 +364,8 @@ fn index(directory: Directory, source: &Arc<Source>, starts: Vec<u64>) -> Result
 
     let mut index = Index::new(analyzer, &directory.embedder, dimension)?;
     index.unread = true;
+    index.hints = hints;
+    index.nothing = directory.nothing;
     index.fingerprint = directory.fingerprint.into();
     // Every passage takes bytes in the file, so a larger number would only reserve memory.
     let passages = table.iter().map(|row| u64::from(row.passages)).sum::<u64>();
@@ -428,7 +452,9 @@ mod tests {
             language: "english".to_owned(),
             fingerprint: String::new(),
             dimension,
+            nothing: Vec::new(),
             table: rows.collect(),
+            hints: encoded(&crate::hints::Hints::default()),
             terms: terms.into_iter().map(|term| vec![term]).collect(),
             levels,
             documents: vec![documents],
@@ -483,6 +509,19 @@ mod tests {
         let (before, after) = (index.bm25.matches(&terms, 0.5), read.bm25.matches(&terms, 0.5));
         // The file has no slot for the removed document; all other scores are equal to the bit.
         assert_eq!(before.get(1..), after.get(..));
+    }
+
+    /// BLAKE3 checksum of the file of [`sample`] in small blocks.
+    const GOLDEN: &str = "3a6f770cd58567915f30032818a6f5535bcba57e68d35f109947410f0f975601";
+
+    /// All numbers are little-endian, so a big-endian or 32-bit machine writes and reads this file.
+    #[test]
+    fn a_file_has_the_same_bytes_on_every_machine() {
+        let bytes = small_blocks(&sample());
+        assert_eq!(bytes[..8], *b"\x89CGX\r\n\x1a\n");
+        assert_eq!(bytes[8..12], [6, 0, 0, 0]);
+        assert_eq!(bytes[12..20], [184, 1, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(blake3::hash(&bytes).to_hex().as_str(), GOLDEN);
     }
 
     #[test]
@@ -585,10 +624,9 @@ mod tests {
         let bytes = small_blocks(&sample());
         let sound = Index::from_bytes(&bytes).unwrap();
         let search = |index: &Index, query: &str| {
-            let deny = std::collections::HashSet::new();
             let blend = crate::stage1::Blend::default();
             let options =
-                crate::index::SearchOptions { blend, per_channel: 2, allow: None, deny: &deny };
+                crate::index::SearchOptions { blend, per_channel: 2, ..Default::default() };
             let found = index.search(query, None, &options)?;
             Ok::<_, Error>(found.into_iter().map(|(scored, _)| scored).collect::<Vec<_>>())
         };
@@ -637,6 +675,117 @@ mod tests {
     }
 
     #[test]
+    fn a_name_without_a_folder_is_in_the_working_folder() {
+        assert_eq!(folder_of(Path::new("skills.cgx")), Path::new("."));
+        assert_eq!(folder_of(Path::new("a/b/skills.cgx")), Path::new("a/b"));
+        assert_eq!(folder_of(Path::new("/skills.cgx")), Path::new("/"));
+    }
+
+    #[test]
+    fn the_size_of_a_record_is_that_of_its_texts() {
+        let list = |of: &str| vec![of.to_owned(), of.to_owned()];
+        let record = Record {
+            id: "1".to_owned(),
+            title: "12".to_owned(),
+            body: "1234".to_owned(),
+            metadata: "{123456}".to_owned(),
+            triggers: list(&"t".repeat(8)),
+            exclusions: list(&"x".repeat(16)),
+            examples: list(&"e".repeat(32)),
+            counterexamples: list(&"c".repeat(64)),
+            ..record("", &"d".repeat(16))
+        };
+        assert_eq!(size_of(&record), 1 + 2 + 16 + 4 + 8 + 2 * (8 + 16 + 32 + 64));
+    }
+
+    #[test]
+    fn documents_are_stored_in_blocks_of_32_kib() {
+        let text = "word ".repeat(200);
+        let ids: Vec<String> = (0..100).map(|number| format!("{number:03}")).collect();
+        let documents: Vec<_> = ids.iter().map(|id| (&**id, &*text, [1.0, 0.0])).collect();
+        let bytes = index(&documents).to_bytes().unwrap();
+        let (directory, _) = postcard::take_from_bytes::<Directory>(&bytes[HEADER..]).unwrap();
+        let counts: Vec<u32> = directory.documents.iter().map(|(count, _)| *count).collect();
+        assert_eq!(counts, [33, 33, 33, 1]);
+    }
+
+    #[test]
+    fn a_resealed_file_is_the_sound_file_again() {
+        let bytes = small_blocks(&sample());
+        assert_eq!(Index::resealed(&bytes), bytes);
+        let length = usize::try_from(u64::from_le_bytes(bytes_at(&bytes, 12).unwrap())).unwrap();
+        let mut damaged = bytes.clone();
+        damaged[20..HEADER].fill(0);
+        assert_eq!(Index::resealed(&damaged), bytes);
+        // Another byte in the last block, a vector of 32 bits, is another file.
+        *damaged.last_mut().unwrap() ^= 1;
+        assert!(length < damaged.len());
+        assert_ne!(Index::resealed(&damaged), bytes);
+        assert!(read(&Arc::new(Source::Memory(Index::resealed(&damaged)))).is_ok());
+    }
+
+    /// What the directory and the table contradict is refused before any other block is read.
+    #[test]
+    fn contradictions_of_the_table_are_refused_without_other_blocks() {
+        let opened = |file: &Contents| read(&Arc::new(Source::Memory(file.to_bytes())));
+        let none = |dimension| contents(Vec::new(), u32::try_from(dimension).unwrap(), Vec::new());
+        assert!(opened(&none(MAX_DIMENSION)).is_ok());
+        assert!(opened(&none(MAX_DIMENSION + 1)).is_err());
+
+        let sound = contents(vec![record("a", "text"), record("b", "words")], 2, Vec::new());
+        assert!(opened(&sound).is_ok());
+        let changes: [Change<'_>; 4] = [
+            &|file| file.dimension = 0,
+            &|file| file.vectors.clear(),
+            &|file| file.levels.clear(),
+            &|file| file.documents.clear(),
+        ];
+        for change in changes {
+            let mut file = sound.clone();
+            change(&mut file);
+            assert_eq!(opened(&file).unwrap_err().code(), "index_corrupt");
+        }
+
+        // Every passage takes a byte, so there are at most as many as the file has bytes.
+        let with = |passages| {
+            let mut file = sound.clone();
+            file.table[1].passages = passages;
+            file
+        };
+        let length = u32::try_from(with(1_000).to_bytes().len()).unwrap();
+        assert_eq!(with(length).to_bytes().len(), length as usize);
+        assert!(opened(&with(length)).is_ok());
+        assert!(opened(&with(length + 1)).is_err());
+        assert!(opened(&with(10 * length)).is_err());
+    }
+
+    /// A network file system can return old pages of a file that was written in place.
+    #[test]
+    fn pages_of_two_versions_give_one_version_or_an_error() {
+        let mut newer = sample();
+        newer.upsert(vec![(record("cod", "blue fish"), Some(vec![1.0, 0.5]))]).unwrap();
+        let (before, after) = (small_blocks(&sample()), small_blocks(&newer));
+        let versions = [sample(), newer].map(|index| index.fingerprint().unwrap());
+        for page in [1, 16, 64, 512] {
+            for cut in (0..before.len().max(after.len())).step_by(page) {
+                let torn = |head: &[u8], tail: &[u8]| {
+                    let head = &head[..cut.min(head.len())];
+                    [head, tail.get(cut..).unwrap_or_default()].concat()
+                };
+                for bytes in [torn(&before, &after), torn(&after, &before)] {
+                    match Index::from_bytes(&bytes) {
+                        Ok(index) => assert!(versions.contains(&index.fingerprint().unwrap())),
+                        Err(error) => assert!(
+                            ["index_corrupt", "index_truncated"].contains(&error.code()),
+                            "{error}"
+                        ),
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
     fn errors_name_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("skills.cgx");
@@ -681,10 +830,9 @@ mod tests {
                 bytes[place] = value;
             }
             let Ok(mut index) = Index::from_bytes(&Index::resealed(&bytes)) else { return Ok(()) };
-            let deny = std::collections::HashSet::new();
             let blend = crate::stage1::Blend::default();
             let options =
-                crate::index::SearchOptions { blend, per_channel: 5, allow: None, deny: &deny };
+                crate::index::SearchOptions { blend, per_channel: 5, ..Default::default() };
             let vector = vec![1.0; index.dimension()];
             let vector = (index.dimension() > 0).then_some(vector.as_slice());
             let ids: Vec<String> = index.ids().map(str::to_owned).collect();

@@ -1,14 +1,15 @@
 //! The gate: decides whether stage 1 has a winner, has nothing relevant, or needs stage 2.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use crate::checks::Range;
+use crate::checks::{Range, check_count};
 use crate::cliff::{self, Cliff, CliffOptions};
 use crate::error::Result;
 use crate::json::{codes, value};
 use crate::policy::{Lexical, Policy};
+use crate::probability::Probabilities;
 use crate::profile::{Profile, Winner};
+use crate::shortlist::check_coverage;
 use crate::signals::{Signals, signals};
 use crate::stage1::{Scored, best_first, sort};
 
@@ -70,6 +71,11 @@ value! {
         pub needs_document: Option<f64>,
         /// The least confidence of an answer, in [0, 1], in addition to the profile's threshold.
         pub min_confidence: Option<f64>,
+        /// Probability, in (0, 1), with which the shortlist is to contain a fitting candidate if there
+        /// is one; absent: that of the profile.
+        pub coverage: Option<f64>,
+        /// The most candidates on the shortlist, at least 1; absent: that of the profile.
+        pub max_shortlist: Option<usize>,
     }
 }
 
@@ -97,8 +103,8 @@ value! {
         pub verdict: Verdict,
         /// The rule that decided.
         pub reason: Reason,
-        /// Probability that the first candidate fits; none without candidates or a model.
-        pub confidence: Option<f64>,
+        /// Probability after stage 1 that any candidate fits; none without candidates or a model.
+        pub any_fits: Option<f64>,
         /// The signals that the rules used; none without candidates.
         pub signals: Option<Signals>,
         /// The least cosine of a candidate, if there is a floor.
@@ -116,6 +122,12 @@ value! {
         /// The least confidence of an answer, from the request.
         #[serde(skip)]
         pub min_confidence: Option<f64>,
+        /// The coverage of the shortlist, from the request.
+        #[serde(skip)]
+        pub coverage: Option<f64>,
+        /// The most candidates on the shortlist, from the request.
+        #[serde(skip)]
+        pub max_shortlist: Option<usize>,
     }
 }
 
@@ -129,7 +141,7 @@ const NAME_LENGTH: usize = 40;
 /// Decides from the stage-1 scores of candidates in any order.
 ///
 /// Fails with `not_finite` if a score is not finite, and with `out_of_range` if `needs_document` or
-/// `min_confidence` is outside of [0, 1].
+/// `min_confidence` is outside of [0, 1], `coverage` outside of (0, 1), or `max_shortlist` is 0.
 ///
 /// # Examples
 ///
@@ -167,6 +179,8 @@ pub fn gate(
 ) -> Result<Gated> {
     Range::Probability.check("needs_document", request.needs_document)?;
     Range::Probability.check("min_confidence", request.min_confidence)?;
+    check_coverage("coverage", request.coverage)?;
+    check_count("max_shortlist", request.max_shortlist.unwrap_or(1), 1, usize::MAX)?;
     sort(&mut scored);
     let floor = floor_of(policy, request);
     let clears = |candidate: &Scored| clears(candidate, floor);
@@ -176,31 +190,35 @@ pub fn gate(
         .filter(|(_, candidate)| clears(candidate))
         .map(|(position, _)| position)
         .collect();
-    // The fitted margins are over all candidates, also those below the floor. Only if the first one
-    // is below the floor is the decision made among the rest.
-    let considered: Cow<'_, [Scored]> = if scored.first().is_some_and(clears) {
-        Cow::Borrowed(&scored)
-    } else {
-        scored.iter().filter(|candidate| clears(candidate)).cloned().collect()
-    };
+    let positions = considered(&scored, floor);
+    let considered = without_refusals(&positions);
     let signals = signals(&considered)?
         .map(|signals| Signals { needs_document: request.needs_document, ..signals });
-    let confidence = signals
-        .zip(profile.confidence.stage1)
-        .and_then(|(signals, model)| model.probability(&signals));
+    let known = Probabilities::after_stage1(&positions, signals.as_ref(), profile);
     let (verdict, reason) = match &signals {
         None if scored.is_empty() => (Verdict::NothingRelevant, Reason::NoCandidates),
         None => (Verdict::NothingRelevant, Reason::BelowFloor),
         Some(signals) => {
             // A lexical winner keeps the order of stage 1, so it must also be first in it.
             let lexical = policy.lexical.filter(|_| is_first_by_bm25(&considered));
-            decide(signals, confidence, profile, lexical, request)
+            let confidence = positions.first().and_then(|(first, _)| known.relevance(*first));
+            match decide(signals, known.any_fits, confidence, profile, lexical, request) {
+                (Verdict::Confident, _) if considered.first().is_some_and(|of| is_refused(of)) => {
+                    (Verdict::Ambiguous, Reason::Undecided)
+                }
+                (Verdict::NothingRelevant, Reason::Improbable)
+                    if is_triggered(&considered, profile, request) =>
+                {
+                    (Verdict::Ambiguous, Reason::Undecided)
+                }
+                decided => decided,
+            }
         }
     };
     let mut gated = Gated {
         verdict,
         reason,
-        confidence,
+        any_fits: known.any_fits,
         signals,
         floor,
         cliff: None,
@@ -208,6 +226,8 @@ pub fn gate(
         notes: notes(&scored, policy, request, floor),
         limit: request.limit,
         min_confidence: request.min_confidence,
+        coverage: request.coverage,
+        max_shortlist: request.max_shortlist,
         scored,
     };
     if is_ambiguous(&gated) {
@@ -223,18 +243,21 @@ pub fn gate(
 
 fn decide(
     signals: &Signals,
+    any_fits: Option<f64>,
     confidence: Option<f64>,
     profile: &Profile,
     lexical: Option<Lexical>,
     request: &Request,
 ) -> (Verdict, Reason) {
-    let below =
-        |least: Option<f64>| confidence.zip(least).is_some_and(|(known, least)| known < least);
+    let answer = &profile.answer;
+    let below = |known: Option<f64>, least: Option<f64>| {
+        known.zip(least).is_some_and(|(known, least)| known < least)
+    };
     if request.require_overlap && signals.cosine.is_none() && signals.bm25 <= 0.0 {
         (Verdict::NothingRelevant, Reason::NoOverlap)
-    } else if below(profile.answer.rerank_threshold) {
+    } else if below(any_fits, answer.rerank_threshold) {
         (Verdict::NothingRelevant, Reason::Improbable)
-    } else if below(profile.answer.threshold) {
+    } else if below(any_fits, answer.threshold) || below(confidence, answer.confidence) {
         (Verdict::Ambiguous, Reason::Undecided)
     } else if confident_winner(signals, &profile.winner) {
         (Verdict::Confident, Reason::ConfidentWinner)
@@ -243,6 +266,25 @@ fn decide(
     } else {
         (Verdict::Ambiguous, Reason::Undecided)
     }
+}
+
+/// The candidates without those that have evidence against them, behind the first. Their scores say
+/// nothing about the first, which was preferred to them for that evidence.
+fn without_refusals<'a>(candidates: &[(usize, &'a Scored)]) -> Vec<&'a Scored> {
+    let candidates = candidates.iter().map(|(_, candidate)| *candidate);
+    let kept = candidates.enumerate().filter(|(place, of)| *place == 0 || !is_refused(of));
+    kept.map(|(_, candidate)| candidate).collect()
+}
+
+fn is_refused(candidate: &Scored) -> bool {
+    candidate.evidence.is_against()
+}
+
+/// Whether stage 2 would read a candidate with a trigger, and its answer could pass the threshold.
+fn is_triggered(considered: &[&Scored], profile: &Profile, request: &Request) -> bool {
+    let least = profile.answer.threshold.unwrap_or_default();
+    request.needs_document.is_none_or(|needs| needs >= least)
+        && considered.iter().take(profile.pool).any(|candidate| candidate.evidence.is_triggered())
 }
 
 /// Whether stage 2 should decide: some candidate may be relevant and there is no clear winner.
@@ -266,8 +308,15 @@ pub fn lexical_winner(signals: &Signals, lexical: &Lexical) -> bool {
         && signals.bm25_margin >= lexical.margin
 }
 
+/// The candidates that margins and shares are computed over, with their positions: all of them, also
+/// those below the floor, as in the fit. Only if the first one is below the floor, the rest.
+pub(crate) fn considered(scored: &[Scored], floor: Option<f64>) -> Vec<(usize, &Scored)> {
+    let all = scored.first().is_some_and(|first| clears(first, floor));
+    scored.iter().enumerate().filter(|(_, candidate)| all || clears(candidate, floor)).collect()
+}
+
 /// Whether the first candidate, the best by blend, is also the best by BM25.
-fn is_first_by_bm25(candidates: &[Scored]) -> bool {
+fn is_first_by_bm25(candidates: &[&Scored]) -> bool {
     candidates.first().is_some_and(|first| {
         candidates
             .iter()
@@ -374,7 +423,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::profile::{Answer, Confidence, Stage1Confidence};
+    use crate::evidence::Evidence;
+    use crate::policy::Floors;
+    use crate::profile::{Answer, AnyFits, Stage1AnyFits};
 
     fn scored(id: &str, cosine: f64, bm25: f64, overlap: u32) -> Scored {
         let blend = 0.7 * cosine + 0.3 * bm25 / (bm25 + 5.0);
@@ -387,11 +438,14 @@ mod tests {
     }
 
     fn fitted() -> Profile {
-        let model =
-            Stage1Confidence { intercept: -3.0, cosine: 6.0, ..Stage1Confidence::default() };
+        let model = Stage1AnyFits { intercept: -3.0, cosine: 6.0, ..Stage1AnyFits::default() };
         Profile {
-            confidence: Confidence { stage1: Some(model), stage2: None },
-            answer: Answer { rerank_threshold: Some(0.4), threshold: Some(0.6) },
+            any_fits: AnyFits { stage1: Some(model), stage2: None },
+            answer: Answer {
+                rerank_threshold: Some(0.4),
+                threshold: Some(0.6),
+                ..Answer::default()
+            },
             ..profile()
         }
     }
@@ -487,13 +541,13 @@ mod tests {
         assert_eq!(decided(without(0.0), true).reason, Reason::NoOverlap);
         assert_eq!(decided(without(0.0), false).reason, Reason::Undecided);
         assert_eq!(decided(without(0.1), true).reason, Reason::Undecided);
-        assert_eq!(decided(without(0.1), true).confidence, None);
+        assert_eq!(decided(without(0.1), true).any_fits, None);
     }
 
     #[test]
     fn the_margin_includes_candidates_below_the_floor_unless_the_first_is_below() {
         let floor = |floor| Policy {
-            floors: crate::policy::Floors { default: Some(floor), ..Default::default() },
+            floors: Floors { default: Some(floor), ..Default::default() },
             ..Policy::default()
         };
         let candidates =
@@ -541,6 +595,193 @@ mod tests {
         })
     }
 
+    #[test]
+    fn a_low_grade_relaxes_the_floor_and_unknown_names_are_noted() {
+        let floors = Floors {
+            default: Some(0.5),
+            sections: [("known".to_owned(), 0.6)].into(),
+            relax: 0.2,
+            widen: 0,
+        };
+        let policy = Policy { floors, cliff_core: Some(1), ..Policy::default() };
+        let run = |section: &str, grade: &str| {
+            let request = Request {
+                section: Some(section.to_owned()),
+                grade: Some(grade.to_owned()),
+                needs_document: Some(0.25),
+                ..Request::default()
+            };
+            let mut candidates = vec![scored("a", 0.8, 5.0, 2), scored("b", 0.7, 4.0, 2)];
+            candidates.push(Scored { cosine: None, ..scored("c", 0.0, 1.0, 1) });
+            gate(candidates, &Profile::default(), &policy, &request).unwrap()
+        };
+        let codes = |gated: &Gated| gated.notes.iter().map(|n| n.code.clone()).collect::<Vec<_>>();
+        let high = run("known", "a");
+        assert_eq!((high.floor, codes(&high)), (Some(0.6), vec!["floor_unmeasured".to_owned()]));
+        assert_eq!(high.signals.unwrap().needs_document, Some(0.25));
+        assert_eq!(
+            high.cliff.map(|cliff| cliff.skip_reason),
+            Some(Some(cliff::SkipReason::NoCosine))
+        );
+        let low = run("known", "D");
+        assert!((low.floor.unwrap() - 0.4).abs() < 1e-12);
+        let unknown = run(&"x".repeat(50), "Aa");
+        assert_eq!(unknown.floor, Some(0.5));
+        assert_eq!(codes(&unknown), ["unknown_section", "unknown_grade", "floor_unmeasured"]);
+        assert!(unknown.notes[0].detail.contains(&format!("{:?}", "x".repeat(NAME_LENGTH))));
+    }
+
+    #[test]
+    fn the_policy_cuts_the_pool_below_a_cliff_if_every_candidate_has_a_cosine() {
+        let policy = Policy { cliff_core: Some(1), ..Policy::default() };
+        let candidates = vec![scored("a", 0.9, 5.0, 2), scored("b", 0.2, 4.0, 2)];
+        let request = Request::default();
+        let gated = gate(candidates, &Profile::default(), &policy, &request).unwrap();
+        let skipped = gated.cliff.unwrap().skip_reason;
+        assert_ne!(skipped, Some(cliff::SkipReason::NoCosine));
+        assert!(
+            gate(vec![], &Profile::default(), &Policy::default(), &request)
+                .unwrap()
+                .cliff
+                .is_none()
+        );
+    }
+
+    fn refused(candidate: Scored, exclusion: f64) -> Scored {
+        Scored { evidence: Evidence { exclusion, ..Evidence::default() }, ..candidate }
+    }
+
+    #[test]
+    fn a_winner_with_evidence_against_it_is_ambiguous() {
+        let found = |exclusion| {
+            let winner = refused(scored("a", 0.9, 9.0, 3), exclusion);
+            reason(&[winner, scored("b", 0.1, 0.0, 0)], &profile(), &lexical())
+        };
+        assert_eq!(found(0.49), (Verdict::Confident, Reason::ConfidentWinner));
+        assert_eq!(found(0.5), (Verdict::Ambiguous, Reason::Undecided));
+    }
+
+    #[test]
+    fn the_margin_is_over_candidates_without_evidence_against_them() {
+        let found = |exclusion| {
+            let close = refused(scored("b", 0.85, 9.0, 3), exclusion);
+            let candidates = [scored("a", 0.9, 9.0, 3), close, scored("c", 0.1, 0.0, 0)];
+            reason(&candidates, &profile(), &Policy::default())
+        };
+        assert_eq!(found(0.49), (Verdict::Ambiguous, Reason::Undecided));
+        assert_eq!(found(0.5), (Verdict::Confident, Reason::ConfidentWinner));
+    }
+
+    #[test]
+    fn an_improbable_match_with_a_trigger_is_ambiguous_if_stage_2_would_read_it() {
+        let found = |trigger, needs_document, pool| {
+            let evidence = Evidence { trigger, ..Evidence::default() };
+            let named = Scored { evidence, ..scored("b", 0.1, 0.0, 0) };
+            let request = Request { needs_document, ..Request::default() };
+            let candidates = vec![scored("a", 0.3, 1.0, 1), named];
+            let profile = Profile { pool, ..fitted() };
+            gate(candidates, &profile, &Policy::default(), &request).unwrap().reason
+        };
+        assert_eq!(found(0.2, None, 2), Reason::Undecided);
+        assert_eq!(found(0.2, Some(0.6), 2), Reason::Undecided);
+        assert_eq!(found(0.19, None, 2), Reason::Improbable);
+        assert_eq!(found(0.2, Some(0.59), 2), Reason::Improbable);
+        assert_eq!(found(0.2, None, 1), Reason::Improbable);
+    }
+
+    #[test]
+    fn a_probability_equal_to_a_threshold_passes_it() {
+        let candidates = [scored("a", 0.5, 9.0, 3), scored("b", 0.0, 0.0, 0)];
+        let any_fits = |profile: &Profile| {
+            let request = Request::default();
+            gate(candidates.to_vec(), profile, &Policy::default(), &request).unwrap().any_fits
+        };
+        let known = any_fits(&fitted());
+        let at = |rerank_threshold, threshold| {
+            let answer = Answer { rerank_threshold, threshold, ..Answer::default() };
+            reason(&candidates, &Profile { answer, ..fitted() }, &Policy::default()).1
+        };
+        assert_eq!(at(known, None), Reason::ConfidentWinner);
+        assert_eq!(at(None, known), Reason::ConfidentWinner);
+        let above = known.map(|known| known + 1e-9);
+        assert_eq!(at(above, None), Reason::Improbable);
+        assert_eq!(at(None, above), Reason::Undecided);
+    }
+
+    #[test]
+    fn a_score_equal_to_a_limit_wins() {
+        let candidates = [scored("a", 0.4, 12.0, 2), scored("b", 0.4, 8.0, 2)];
+        let at = |score, margin| {
+            let lexical = Some(Lexical { score, margin });
+            reason(&candidates, &Profile::default(), &Policy { lexical, ..Policy::default() }).1
+        };
+        assert_eq!(at(12.0, 4.0), Reason::LexicalWinner);
+        assert_eq!(at(12.1, 4.0), Reason::Undecided);
+        assert_eq!(at(12.0, 4.1), Reason::Undecided);
+        let margin = signals(&candidates).unwrap().unwrap().margin;
+        let agreed = |least| {
+            let winner = Winner { agreed: Some(least), disagreed: None };
+            reason(&candidates, &Profile { winner, ..Profile::default() }, &Policy::default()).1
+        };
+        assert_eq!(agreed(margin), Reason::ConfidentWinner);
+        assert_eq!(agreed(margin + 1e-9), Reason::Undecided);
+    }
+
+    #[test]
+    fn a_tie_has_no_confident_winner() {
+        let winner = Winner { agreed: Some(0.0), disagreed: Some(0.0) };
+        let tie = [scored("a", 0.4, 2.0, 1), scored("b", 0.4, 2.0, 1)];
+        let profile = Profile { winner, ..Profile::default() };
+        assert_eq!(reason(&tie, &profile, &Policy::default()).1, Reason::Undecided);
+    }
+
+    #[test]
+    fn the_pool_has_the_first_candidates_that_clear_the_floor_and_widens_for_low_grades() {
+        let floors = Floors { default: Some(0.3), relax: 0.0, widen: 1, ..Floors::default() };
+        let policy = Policy { floors, ..Policy::default() };
+        let profile = Profile { pool: 2, ..Profile::default() };
+        let candidates: Vec<_> = [("a", 0.6), ("b", 0.29), ("c", 0.55), ("d", 0.3), ("e", 0.5)]
+            .map(|(id, cosine)| scored(id, cosine, 0.0, 0))
+            .into();
+        let pool = |grade: &str| {
+            let request = Request { grade: Some(grade.to_owned()), ..Request::default() };
+            let gated = gate(candidates.clone(), &profile, &policy, &request).unwrap();
+            gated.pool.iter().map(|at| gated.scored[*at].id.clone()).collect::<Vec<_>>()
+        };
+        for grade in ["A", "b", "E", ""] {
+            assert_eq!(pool(grade), ["a", "c"], "{grade}");
+        }
+        for grade in ["C", "d", "F"] {
+            assert_eq!(pool(grade), ["a", "c", "e"], "{grade}");
+        }
+        let all = Profile { pool: 9, ..Profile::default() };
+        let gated = gate(candidates.clone(), &all, &policy, &Request::default()).unwrap();
+        assert_eq!(gated.pool, [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn a_pool_is_not_cut_without_a_reranker_or_against_its_sources() {
+        let policy = Policy { cliff_core: Some(1), ..Policy::default() };
+        let candidates = [scored("a", 0.9, 0.0, 0), scored("b", 0.2, 0.0, 0)];
+        let cut = |request: &Request| {
+            let gated = gate(candidates.to_vec(), &Profile::default(), &policy, request).unwrap();
+            (gated.pool, gated.cliff.unwrap().skip_reason)
+        };
+        assert_eq!(cut(&Request::default()), (vec![0], None));
+        let down = Request { reranker_down: true, ..Request::default() };
+        assert_eq!(cut(&down), (vec![0, 1], Some(cliff::SkipReason::RerankerUnavailable)));
+        let sources = [("a".to_owned(), "wiki".to_owned()), ("b".to_owned(), "code".to_owned())];
+        let two = Request { sources: sources.into(), ..Request::default() };
+        assert_eq!(cut(&two), (vec![0, 1], Some(cliff::SkipReason::SourceDiversityLoss)));
+    }
+
+    #[test]
+    fn a_lexical_tie_has_no_winner() {
+        let policy = Policy { lexical: Some(Lexical { score: 8.0, margin: 0.0 }), ..lexical() };
+        let tie = [scored("a", 0.4, 12.0, 3), scored("b", 0.4, 12.0, 3)];
+        assert_eq!(reason(&tie, &profile(), &policy).1, Reason::Undecided);
+    }
+
     proptest! {
         #[test]
         fn the_decision_does_not_depend_on_the_order_of_candidates(
@@ -554,7 +795,7 @@ mod tests {
         #[test]
         fn a_higher_threshold_never_admits_more(candidates in candidates(), least in 0.0..0.8_f64) {
             let at = |rerank_threshold| Profile {
-                answer: Answer { rerank_threshold: Some(rerank_threshold), threshold: None },
+                answer: Answer { rerank_threshold: Some(rerank_threshold), ..Answer::default() },
                 ..fitted()
             };
             let nothing = Verdict::NothingRelevant;

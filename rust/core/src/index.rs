@@ -2,16 +2,20 @@
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use serde::{Deserialize, Serialize};
 
 use crate::blocks::Lazy;
 use crate::bm25::{Bm25, Fields, Match, SIZES, Scorer, Sizes};
 use crate::dense::{Dense, unit};
+use crate::description::describe;
 use crate::error::{Damage, Error, Kind, Result};
+use crate::evidence::{Evidence, EvidenceWeights};
 use crate::exclusions::announced;
+use crate::hints::{Asked, Entry, HintVectors, Hinted, Hints, Query};
 use crate::stage1::{Blend, Scored, Span, best_first};
+use crate::technologies::Project;
 use crate::terms::number_of;
 use crate::text::Analyzer;
 
@@ -31,6 +35,17 @@ pub struct Record {
     pub passages: Vec<Span>,
     /// A JSON object of the caller, which is stored and never interpreted.
     pub metadata: String,
+    /// Whether the text is a description, from which exclusions and triggers are read; see
+    /// [`crate::description`].
+    pub is_description: bool,
+    /// Words and phrases that should select the document, beside those of the text.
+    pub triggers: Vec<String>,
+    /// Things that the document is not for, beside those of the text.
+    pub exclusions: Vec<String>,
+    /// Prompts that should select the document.
+    pub examples: Vec<String>,
+    /// Prompts that should not select the document.
+    pub counterexamples: Vec<String>,
 }
 
 impl Record {
@@ -45,10 +60,26 @@ impl Record {
         })
     }
 
-    /// The text that is searched. If there is a body, the text is a description of it, and the
-    /// exclusions in a description would match the queries that they exclude.
-    fn announced(&self) -> Cow<'_, str> {
-        if self.body.is_empty() { Cow::Borrowed(&self.text) } else { announced(&self.text) }
+    /// The text that is searched: exclusions would match the queries that they exclude.
+    fn purpose(&self) -> Cow<'_, str> {
+        if self.is_description { announced(&self.text) } else { Cow::Borrowed(&self.text) }
+    }
+
+    /// Passes the hints to a function: those of the record, followed by those of the text.
+    fn with_hints<T>(&self, call: impl FnOnce(Hinted<'_>) -> T) -> T {
+        let name = if self.title.trim().is_empty() { &self.id } else { &self.title };
+        let read = self.is_description.then(|| describe(name, &self.text));
+        let (exclusions, triggers) = read.map(|read| (read.exclusions, read.triggers)).unzip();
+        let joined = |own: &[String], read: Option<Vec<String>>| {
+            [own, read.unwrap_or_default().as_slice()].concat()
+        };
+        call(Hinted {
+            owner: &self.id,
+            triggers: &joined(&self.triggers, triggers),
+            exclusions: &joined(&self.exclusions, exclusions),
+            examples: &self.examples,
+            counterexamples: &self.counterexamples,
+        })
     }
 
     fn passage(&self, span: Span) -> &str {
@@ -71,6 +102,28 @@ pub struct SearchOptions<'a> {
     pub allow: Option<&'a HashSet<String>>,
     /// Documents with these ids are not found.
     pub deny: &'a HashSet<String>,
+    /// Weights of the evidence that is added to the blend.
+    pub evidence: EvidenceWeights,
+    /// Technologies of the project that the query comes from.
+    pub project: Project,
+    /// Earlier requests of the conversation, with the weight of their terms; that of the query is 1.
+    pub history: &'a [(String, f64)],
+}
+
+static NO_IDS: LazyLock<HashSet<String>> = LazyLock::new(HashSet::new);
+
+impl Default for SearchOptions<'_> {
+    fn default() -> Self {
+        Self {
+            blend: Blend::default(),
+            per_channel: 10,
+            allow: None,
+            deny: &NO_IDS,
+            evidence: EvidenceWeights::default(),
+            project: Project::default(),
+            history: &[],
+        }
+    }
 }
 
 /// A document in memory, or in a block of an open file.
@@ -147,11 +200,8 @@ impl Slot {
 /// # Examples
 ///
 /// ```
-/// use std::collections::HashSet;
-///
 /// use crossgate_core::Index;
 /// use crossgate_core::index::{Record, SearchOptions};
-/// use crossgate_core::stage1::Blend;
 /// use crossgate_core::text::Analyzer;
 ///
 /// let record = |id: &str, text: &str| Record {
@@ -164,9 +214,7 @@ impl Slot {
 ///     (record("pdf", "Merge and split PDF files"), Some(vec![0.9, 0.1])),
 ///     (record("csv", "Clean up CSV files"), Some(vec![0.2, 0.8])),
 /// ])?;
-/// let deny = HashSet::new();
-/// let options =
-///     SearchOptions { blend: Blend::default(), per_channel: 10, allow: None, deny: &deny };
+/// let options = SearchOptions::default();
 /// let found = index.search("merge two files", Some(&[1.0, 0.0]), &options)?;
 /// let (first, record) = &found[0];
 /// assert_eq!((first.id.as_str(), first.overlap), ("pdf", 2));
@@ -180,6 +228,9 @@ pub struct Index {
     pub(crate) bm25: Bm25,
     /// The vectors of the heads; none in an index without vectors.
     pub(crate) dense: Option<Dense>,
+    pub(crate) hints: Lazy<Arc<Hints>>,
+    /// Prompts that no document fits.
+    pub(crate) nothing: Vec<String>,
     /// Documents by slot. A removed document leaves an empty slot until the index is compacted.
     pub(crate) slots: Vec<Option<Slot>>,
     pub(crate) by_id: HashMap<Arc<str>, u32>,
@@ -211,6 +262,8 @@ impl Index {
             embedder: embedder.to_owned(),
             bm25: Bm25::default(),
             dense: (dimension > 0).then(|| Dense::new(dimension)),
+            hints: Lazy::from(Arc::default()),
+            nothing: Vec::new(),
             slots: Vec::new(),
             by_id: HashMap::new(),
             fingerprint: OnceLock::new(),
@@ -273,6 +326,7 @@ impl Index {
         }
         self.bm25.load()?;
         self.dense.as_ref().map_or(Ok(()), Dense::load)?;
+        self.hints()?;
         let fingerprint = self.fingerprint_of_documents()?;
         if self.fingerprint.get_or_init(|| fingerprint.clone()) != &fingerprint {
             return Err(Error::corrupt(Damage::Fingerprint));
@@ -287,13 +341,27 @@ impl Index {
     /// are not in their body, in order and without overlap, and with `wrong_dimension`, `not_finite`
     /// or `zero_vector` for a vector without a direction.
     pub fn upsert(&mut self, documents: Vec<(Record, Option<Vec<f32>>)>) -> Result<()> {
+        let without_hints = |(record, vector)| (record, vector, HintVectors::default());
+        self.upsert_with_hints(documents.into_iter().map(without_hints).collect())
+    }
+
+    /// The same, with the vectors of exclusions and examples.
+    pub fn upsert_with_hints(
+        &mut self,
+        documents: Vec<(Record, Option<Vec<f32>>, HintVectors)>,
+    ) -> Result<()> {
         let mut seen = HashSet::new();
-        if let Some((repeated, _)) = documents.iter().find(|(record, _)| !seen.insert(&record.id)) {
+        let repeated = documents.iter().find(|(record, ..)| !seen.insert(&record.id));
+        if let Some((repeated, ..)) = repeated {
             return Err(Kind::DuplicateId { id: repeated.id.clone() }.into());
         }
+        let (analyzer, dimension) = (self.analyzer, self.dimension());
+        let mut checked = Hints::default();
         let units: Vec<Vec<f32>> = documents
             .iter()
-            .map(|(record, vector)| {
+            .map(|(record, vector, hints)| {
+                // A vector that is refused must leave the index unchanged.
+                record.with_hints(|hinted| checked.add(0, hinted, hints, analyzer, dimension))?;
                 if !record.passages_fit() {
                     return Err(Kind::Passages { id: record.id.clone() }.into());
                 }
@@ -305,13 +373,15 @@ impl Index {
             })
             .collect::<Result<_>>()?;
         self.change()?;
-        for ((record, _), unit) in documents.into_iter().zip(units) {
+        for ((record, _, vectors), unit) in documents.into_iter().zip(units) {
             self.remove_document(&record.id)?;
             let slot = u32::try_from(self.slots.len()).map_err(|_| Kind::TooManyDocuments)?;
             self.bm25.add(slot, &self.terms(&record))?;
             if let Some(dense) = &mut self.dense {
                 dense.set(slot, &unit)?;
             }
+            let hints = self.hints_to_change()?;
+            record.with_hints(|hinted| hints.add(slot, hinted, &vectors, analyzer, dimension))?;
             let id: Arc<str> = record.id.as_str().into();
             self.by_id.insert(Arc::clone(&id), slot);
             self.slots.push(Some(Slot { id, record: Stored::InMemory(Arc::new(record)) }));
@@ -338,7 +408,11 @@ impl Index {
     fn remove_document(&mut self, id: &str) -> Result<bool> {
         let Some(slot) = self.by_id.remove(id) else { return Ok(false) };
         if let Some(taken) = self.slots.get_mut(slot as usize).and_then(Option::take) {
-            self.bm25.remove(slot, &self.terms(taken.record()?))?;
+            let record = taken.record()?;
+            self.bm25.remove(slot, &self.terms(record))?;
+            let analyzer = self.analyzer;
+            let hints = self.hints_to_change()?;
+            record.with_hints(|hinted| hints.remove(slot, hinted, analyzer));
         }
         self.compact_if_sparse()?;
         Ok(true)
@@ -362,6 +436,7 @@ impl Index {
         if let Some(dense) = &mut self.dense {
             *dense = dense.compacted(&live)?;
         }
+        self.hints = Lazy::from(Arc::new(self.hints()?.compacted(&live)));
         self.slots.retain(Option::is_some);
         for (number, slot) in (0..).zip(self.slots.iter().flatten()) {
             self.by_id.insert(Arc::clone(&slot.id), number);
@@ -369,7 +444,78 @@ impl Index {
         Ok(())
     }
 
-    /// The best candidates by cosine, by BM25 and by blend, with their documents, best blend first.
+    pub(crate) fn hints(&self) -> Result<&Arc<Hints>> {
+        let (documents, dimension) = (self.slots.len(), self.dimension());
+        self.hints.get(|bytes| {
+            let hints: Hints =
+                postcard::from_bytes(bytes).map_err(|_| Error::corrupt(Damage::HintsUnreadable))?;
+            if !hints.fits(documents, dimension) {
+                return Err(Error::corrupt(Damage::HintsUnreadable));
+            }
+            Ok(Arc::new(hints))
+        })
+    }
+
+    fn hints_to_change(&mut self) -> Result<&mut Hints> {
+        self.hints()?;
+        let hints = self.hints.get_mut().expect("the hints have been read");
+        Ok(Arc::make_mut(hints))
+    }
+
+    /// The vectors of a document's hints, within the error of rounding.
+    pub fn hint_vectors(&self, id: &str) -> Result<HintVectors> {
+        let hints = self.hints()?;
+        Ok(self.by_id.get(id).map(|slot| hints.vectors(*slot)).unwrap_or_default())
+    }
+
+    /// Prompts that no document fits.
+    pub fn nothing(&self) -> &[String] {
+        &self.nothing
+    }
+
+    /// Adds a prompt that should select a document, or should not select it; or without an id, one
+    /// that no document fits. Returns whether it was new and the index has the document.
+    ///
+    /// Fails with `wrong_dimension`, `not_finite` or `zero_vector` for a vector without a direction.
+    pub fn teach(
+        &mut self,
+        id: Option<&str>,
+        prompt: &str,
+        should_select: bool,
+        vector: Option<&[f32]>,
+    ) -> Result<bool> {
+        let example = Entry::of("the example", prompt, vector, self.analyzer, self.dimension())?;
+        self.change()?;
+        let prompt = prompt.to_owned();
+        let Some(id) = id else {
+            if self.nothing.contains(&prompt) {
+                return Ok(false);
+            }
+            self.nothing.push(prompt);
+            self.hints_to_change()?.teach(None, example, false);
+            return Ok(true);
+        };
+        let Some(slot) = self.by_id.get(id).copied() else { return Ok(false) };
+        let place = self.slots.get_mut(slot as usize).and_then(Option::as_mut);
+        let place = place.expect("each id has a slot with a document");
+        let mut record = place.record()?.clone();
+        let (same, opposite) = if should_select {
+            (&mut record.examples, &mut record.counterexamples)
+        } else {
+            (&mut record.counterexamples, &mut record.examples)
+        };
+        if same.contains(&prompt) {
+            return Ok(false);
+        }
+        opposite.retain(|other| *other != prompt);
+        same.push(prompt);
+        place.record = Stored::InMemory(Arc::new(record));
+        self.hints_to_change()?.teach(Some(slot), example, should_select);
+        Ok(true)
+    }
+
+    /// The best candidates by cosine, by BM25 and by blend, and those with triggers and examples of
+    /// the query, with their documents, best blend first.
     ///
     /// Without a query vector there are no cosines, and the blend is the bounded BM25 score. Fails
     /// with `wrong_dimension`, `not_finite` or `zero_vector` for a query vector without a direction,
@@ -392,18 +538,52 @@ impl Index {
     ) -> Result<Vec<(Scored, &Record)>> {
         options.blend.check()?;
         let terms = self.analyzer.terms(query);
-        let mut scorer = self.bm25.scorer(&terms, options.blend.body_weight, sizes)?;
-        let mut best = match (&self.dense, vector) {
+        let earlier = options.history.iter();
+        let earlier: Vec<(Vec<String>, f64)> =
+            earlier.map(|(text, weight)| (self.analyzer.terms(text), *weight)).collect();
+        let body_weight = options.blend.body_weight;
+        let mut scorer = self.bm25.scorer_with(&terms, &earlier, body_weight, sizes)?;
+        let dense = match (&self.dense, vector) {
             (Some(dense), Some(vector)) => {
-                let unit = unit("the query", vector, dense.dimension())?;
-                self.best_by_both(&mut scorer, dense, &unit, options, sizes.window)?
+                Some((dense, unit("the query", vector, dense.dimension())?))
             }
-            _ => self.best_by_bm25(&mut scorer, options, sizes),
+            _ => None,
         };
-        best.sort_by(|left, right| {
+        let mut best = match &dense {
+            Some((dense, unit)) => {
+                self.best_by_both(&mut scorer, dense, unit, options, sizes.window)?
+            }
+            None => self.best_by_bm25(&mut scorer, options, sizes),
+        };
+        let unit = dense.as_ref().map(|(_, unit)| unit.as_slice());
+        let query = Query { terms: &terms, unit, bm25: &self.bm25 };
+        let asked = self.hints()?.ask(query)?;
+        let known: HashSet<u32> = best.iter().map(|candidate| candidate.number).collect();
+        for number in asked.recalled(options.per_channel) {
+            let Some(slot) = self.eligible(number, options).filter(|_| !known.contains(&number))
+            else {
+                continue;
+            };
+            let Match { score: bm25, overlap } = scorer.score(number);
+            let cosine = match &dense {
+                Some((dense, unit)) => Some(f64::from(dense.cosine(number, unit)?)),
+                None => None,
+            };
+            let blend = options.blend.score(cosine, bm25);
+            best.push(Candidate { number, slot, cosine, bm25, overlap, blend });
+        }
+        let mut best: Vec<(Candidate<'_>, Evidence)> = best
+            .into_iter()
+            .map(|candidate| {
+                let evidence = self.evidence(&asked, &query, &candidate, &options.project)?;
+                let blend = candidate.blend + options.evidence.in_blend(&evidence);
+                Ok((Candidate { blend, ..candidate }, evidence))
+            })
+            .collect::<Result<_>>()?;
+        best.sort_by(|(left, _), (right, _)| {
             best_first((left.blend, &left.slot.id), (right.blend, &right.slot.id))
         });
-        let with_record = best.iter().map(|candidate| {
+        let with_record = best.iter().map(|(candidate, evidence)| {
             let record = candidate.slot.record()?;
             let passage = scorer.best_passage(candidate.number);
             let result = Scored {
@@ -414,10 +594,30 @@ impl Index {
                 blend: candidate.blend,
                 passage: passage.and_then(|number| record.passages.get(number).copied()),
                 coverage: None,
+                evidence: *evidence,
             };
             Ok((result, record))
         });
         with_record.collect()
+    }
+
+    fn evidence(
+        &self,
+        asked: &Asked<'_>,
+        query: &Query<'_>,
+        candidate: &Candidate<'_>,
+        project: &Project,
+    ) -> Result<Evidence> {
+        let Candidate { number, slot, cosine, .. } = *candidate;
+        let record = slot.record()?;
+        let head = || self.head_terms(record);
+        let mut evidence = asked.evidence(number, cosine, query, head)?;
+        if !project.is_empty() {
+            let (own, other) = project.compare(&format!("{}: {}", record.title, record.purpose()));
+            evidence.technology = f64::from(u8::from(own));
+            evidence.other_technology = f64::from(u8::from(other));
+        }
+        Ok(evidence)
     }
 
     fn best_by_bm25<'a>(
@@ -546,9 +746,14 @@ impl Index {
         Ok(hasher.finalize().to_hex().chars().take(32).collect())
     }
 
-    fn terms(&self, record: &Record) -> Fields {
+    fn head_terms(&self, record: &Record) -> Vec<String> {
         let mut head = self.analyzer.terms(&record.title);
-        head.extend(self.analyzer.terms(&record.announced()));
+        head.extend(self.analyzer.terms(&record.purpose()));
+        head
+    }
+
+    fn terms(&self, record: &Record) -> Fields {
+        let head = self.head_terms(record);
         let of_passage = |span: &Span| self.analyzer.terms(record.passage(*span));
         Fields { head, passages: record.passages.iter().map(of_passage).collect() }
     }
@@ -665,8 +870,7 @@ pub(crate) mod tests {
     }
 
     fn search(index: &Index, query: &str, vector: Option<&[f32]>) -> Vec<Scored> {
-        let deny = HashSet::new();
-        let options = SearchOptions { blend: BLEND, per_channel: 2, allow: None, deny: &deny };
+        let options = SearchOptions { blend: BLEND, per_channel: 2, ..SearchOptions::default() };
         scored(index, query, vector, &options)
     }
 
@@ -732,8 +936,13 @@ pub(crate) mod tests {
     fn allow_and_deny_apply_before_the_limit() {
         let index = animals();
         let (allow, deny) = (["dog", "hen"].map(str::to_owned).into(), ["dog".to_owned()].into());
-        let options =
-            SearchOptions { blend: BLEND, per_channel: 2, allow: Some(&allow), deny: &deny };
+        let options = SearchOptions {
+            blend: BLEND,
+            per_channel: 2,
+            allow: Some(&allow),
+            deny: &deny,
+            ..SearchOptions::default()
+        };
         assert_eq!(ids(&scored(&index, "fox", Some(&[1.0, 0.0]), &options)), ["hen"]);
     }
 
@@ -762,7 +971,7 @@ pub(crate) mod tests {
         let error = index.search(
             "fox",
             Some(&[1.0]),
-            &SearchOptions { blend: BLEND, per_channel: 2, allow: None, deny: &HashSet::new() },
+            &SearchOptions { blend: BLEND, per_channel: 2, ..SearchOptions::default() },
         );
         assert_eq!(error.unwrap_err().code(), "wrong_dimension");
     }
@@ -869,8 +1078,7 @@ pub(crate) mod tests {
             });
             index.upsert(documents.collect()).unwrap();
             let found = search(&index, &query, Some(&[1.0, 2.0]));
-            let deny = HashSet::new();
-            let everything = SearchOptions { blend: BLEND, per_channel: 99, allow: None, deny: &deny };
+            let everything = SearchOptions { blend: BLEND, per_channel: 99, ..SearchOptions::default() };
             let all = scored(&index, &query, Some(&[1.0, 2.0]), &everything);
             prop_assert_eq!(all.len(), texts.len());
             let scores =
@@ -903,7 +1111,7 @@ pub(crate) mod tests {
             index.upsert(documents.collect()).unwrap();
             let deny = [denied.to_string()].into();
             let run = |per_channel| {
-                let options = SearchOptions { blend, per_channel, allow: None, deny: &deny };
+                let options = SearchOptions { blend, per_channel, deny: &deny, ..SearchOptions::default() };
                 let vector = with_vector.then_some(&numbers[200..]);
                 scored(&index, &query, vector, &options)
             };

@@ -1,8 +1,8 @@
 //! Whether a query needs any document: most prompts of a conversation do not.
 
-use crate::confidence::logistic;
 use crate::dense::unit;
 use crate::error::{Error, Result};
+use crate::probability::logistic;
 
 /// The probability that a query needs any document.
 ///

@@ -3,11 +3,12 @@
 use crate::anytime::Anytime;
 use crate::checks::{Range, check_count};
 use crate::error::{Format, Kind, Result};
+use crate::evidence::EvidenceWeights;
 use crate::json::{self, Json, value};
 use crate::stage1::Blend;
 
 /// Version of the file format.
-pub const PROFILE_SCHEMA: &str = "crossgate-profile/3";
+pub const PROFILE_SCHEMA: &str = "crossgate-profile/4";
 
 /// The largest `per_channel` and `pool`.
 pub const MOST_CANDIDATES: usize = 1_000_000;
@@ -57,101 +58,92 @@ impl Default for Combine {
 }
 
 value! {
-    /// Logistic model of the probability that the first candidate of stage 1 fits.
+    /// Logistic model of the probability that any candidate fits, after stage 1.
     ///
     /// The log-odds are the intercept plus the sum of each weight times its signal.
     #[derive(Copy, Default, PartialEq)]
     #[serde(default, deny_unknown_fields)]
-    pub struct Stage1Confidence {
+    pub struct Stage1AnyFits {
         /// Log-odds if every signal is 0.
         pub intercept: f64,
+        /// Weight of the logarithm of the sum of the candidates' weights in `relevance.stage1`.
+        pub log_sum: f64,
         /// Weight of the best cosine.
         pub cosine: f64,
-        /// Weight of ln(1 + the best BM25 score).
-        pub bm25: f64,
-        /// Weight of the difference between the best blend and the next.
-        pub margin: f64,
-        /// Added if cosine and BM25 agree on the first candidate.
-        pub agreement: f64,
     }
 }
 
 value! {
-    /// Logistic model of the probability that the first candidate fits, after stage 2.
+    /// Logistic model of the probability that any candidate fits, after stage 2.
     #[derive(Copy, Default, PartialEq)]
     #[serde(default, deny_unknown_fields)]
-    pub struct Stage2Confidence {
+    pub struct Stage2AnyFits {
         /// Log-odds if every signal is 0.
         pub intercept: f64,
+        /// Weight of the logarithm of the sum of the candidates' weights in `relevance.stage2`.
+        pub log_sum: f64,
         /// Weight of the best cosine.
         pub cosine: f64,
-        /// Weight of ln(1 + the best BM25 score).
-        pub bm25: f64,
-        /// Weight of the difference between the best blend and the next.
-        pub margin: f64,
-        /// Added if cosine and BM25 agree on the first candidate.
-        pub agreement: f64,
         /// Weight of the first candidate's rerank score.
         pub rerank_score: f64,
-        /// Weight of the difference between the best combined score and the next.
-        pub score_margin: f64,
-        /// Added if both stages have the same first candidate.
-        pub same_first: f64,
     }
 }
 
 value! {
-    /// The confidence models of both stages. Without a model, the confidence is unknown.
+    /// The models of the probability that any candidate fits. Without a model, it is taken to be 1.
     #[derive(Copy, Default, PartialEq)]
     #[serde(default, deny_unknown_fields)]
-    pub struct Confidence {
+    pub struct AnyFits {
         /// Model after stage 1.
-        pub stage1: Option<Stage1Confidence>,
+        pub stage1: Option<Stage1AnyFits>,
         /// Model after stage 2.
-        pub stage2: Option<Stage2Confidence>,
+        pub stage2: Option<Stage2AnyFits>,
     }
 }
 
 value! {
-    /// Thresholds on the confidence. An absent threshold is off.
+    /// Thresholds on probabilities. An absent threshold is off.
     #[derive(Copy, Default, PartialEq)]
     #[serde(default, deny_unknown_fields)]
     pub struct Answer {
-        /// Below this stage-1 confidence, in [0, 1], nothing is relevant and stage 2 is skipped.
+        /// If the probability after stage 1 that any candidate fits is below this, in [0, 1], nothing
+        /// is relevant and stage 2 is skipped.
         pub rerank_threshold: Option<f64>,
-        /// Below this confidence, in [0, 1], stage 1 has no winner, and the final order no selection.
+        /// If the probability that any candidate fits is below this, in [0, 1], stage 1 has no
+        /// winner, and the final order no selection.
         pub threshold: Option<f64>,
+        /// The same for the confidence, the probability that the first candidate fits.
+        pub confidence: Option<f64>,
     }
 }
 
 value! {
-    /// Logistic model of the probability that a candidate fits, independent of the others, after
-    /// stage 1.
-    ///
-    /// The log-odds are the intercept plus the sum of each weight times its score.
+    /// Log-weights of the candidates after stage 1, for the softmax that gives each its share.
     #[derive(Copy, Default, PartialEq)]
     #[serde(default, deny_unknown_fields)]
     pub struct Stage1Relevance {
-        /// Log-odds if every score is 0.
-        pub intercept: f64,
+        /// Log-odds of a candidate with a log-weight of 0, if several candidates of a query can fit:
+        /// each then has a probability of its own. Absent: `any_fits` is shared among them.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub intercept: Option<f64>,
         /// Weight of the cosine.
         pub cosine: f64,
-        /// Weight of ln(1 + the BM25 score).
+        /// Weight of the bounded BM25 score.
         pub bm25: f64,
     }
 }
 
 value! {
-    /// Logistic model of the probability that a candidate fits, independent of the others, after
-    /// stage 2 has read it.
+    /// Log-weights of the candidates after stage 2.
     #[derive(Copy, Default, PartialEq)]
     #[serde(default, deny_unknown_fields)]
     pub struct Stage2Relevance {
-        /// Log-odds if every score is 0.
-        pub intercept: f64,
+        /// As in the model after stage 1.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub intercept: Option<f64>,
         /// Weight of the cosine.
         pub cosine: f64,
-        /// Weight of ln(1 + the BM25 score).
+        /// Weight of the bounded BM25 score.
         pub bm25: f64,
         /// Weight of the rerank score.
         pub rerank_score: f64,
@@ -161,20 +153,61 @@ value! {
         pub rarest: f64,
         /// Weight of the share of the query's names, numbers, dates and versions that it has.
         pub facts: f64,
+        /// Added for a candidate that stage 2 has not read, in place of the weighted rerank score.
+        pub unread: f64,
     }
 }
 
 value! {
-    /// The relevance models of both stages. Without a model, the relevance is unknown.
+    /// How the probability that any candidate fits is shared among the candidates. Without weights,
+    /// relevance and confidence are unknown.
     #[derive(Copy, Default, PartialEq)]
     #[serde(default, deny_unknown_fields)]
     pub struct Relevance {
-        /// Model for candidates that stage 2 has not read.
+        /// Weights after stage 1.
         pub stage1: Option<Stage1Relevance>,
-        /// Model for candidates that stage 2 has read.
+        /// Weights after stage 2.
         pub stage2: Option<Stage2Relevance>,
         /// Below this relevance, in [0, 1], a candidate is not selected.
         pub threshold: Option<f64>,
+    }
+}
+
+value! {
+    /// What a shortlist of limited length promises.
+    #[derive(PartialEq)]
+    #[serde(deny_unknown_fields)]
+    pub struct Promise {
+        /// The most candidates on the shortlist, at least 1.
+        pub most: usize,
+        /// The least share of a listed candidate behind the first, for coverages of 0.50, 0.51, ...
+        /// up to 0.99 or to the highest that this length allows.
+        pub least_shares: Vec<f64>,
+    }
+}
+
+value! {
+    /// The shortlist. Without promises there is none.
+    #[derive(PartialEq)]
+    #[serde(default, deny_unknown_fields)]
+    pub struct Shortlist {
+        /// If the probability that any candidate fits is below this, in [0, 1], the shortlist is
+        /// empty. Absent: never.
+        pub least: Option<f64>,
+        /// The coverage of a request that names none, in (0, 1).
+        pub coverage: f64,
+        /// The most candidates of a request that names no number, from 1 to 1,000,000.
+        pub most: usize,
+        /// Promises after stage 1, the shortest list first.
+        pub stage1: Vec<Promise>,
+        /// Promises after stage 2.
+        pub stage2: Vec<Promise>,
+    }
+}
+
+impl Default for Shortlist {
+    fn default() -> Self {
+        Self { least: None, coverage: 0.9, most: 5, stage1: Vec::new(), stage2: Vec::new() }
     }
 }
 
@@ -218,6 +251,8 @@ value! {
         pub reranker: Option<String>,
         /// How cosine and BM25 are combined into the score of stage 1.
         pub blend: Blend,
+        /// How much evidence counts, in the order and in the probabilities.
+        pub evidence: EvidenceWeights,
         /// How rerank scores and stage 1 are combined into one order.
         pub combine: Combine,
         /// Number of best candidates by cosine, by BM25 and by blend that stage 1 finds, from 2 to
@@ -225,19 +260,21 @@ value! {
         pub per_channel: usize,
         /// Number of candidates, best blend first, that stage 2 reads, from 1 to 1,000,000.
         pub pool: usize,
-        /// Models of the probability that the first candidate fits.
-        pub confidence: Confidence,
-        /// Thresholds on the confidence.
+        /// Models of the probability that any candidate fits.
+        pub any_fits: AnyFits,
+        /// Thresholds on the probabilities.
         pub answer: Answer,
         /// Margins of a confident winner of stage 1.
         pub winner: Winner,
         /// How close a further candidate must be to the first.
         pub runner_up: RunnerUpRule,
-        /// Models of the probability that a candidate fits.
+        /// How the probability is shared among the candidates.
         pub relevance: Relevance,
         /// When stage 2 stops reading; absent: it reads the whole pool.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub anytime: Option<Anytime>,
+        /// What a shortlist promises.
+        pub shortlist: Shortlist,
         /// Fingerprints of the document collections that the numbers are for; empty: any.
         pub corpora: Vec<String>,
         /// How the numbers were fitted: a JSON object for people.
@@ -252,15 +289,17 @@ impl Default for Profile {
             embedder: None,
             reranker: None,
             blend: Blend::default(),
+            evidence: EvidenceWeights::default(),
             combine: Combine::default(),
             per_channel: 10,
             pool: 20,
-            confidence: Confidence::default(),
+            any_fits: AnyFits::default(),
             answer: Answer::default(),
             winner: Winner::default(),
             runner_up: RunnerUpRule::default(),
             relevance: Relevance::default(),
             anytime: None,
+            shortlist: Shortlist::default(),
             corpora: Vec::new(),
             fitted: Json::default(),
         }
@@ -303,6 +342,7 @@ impl Profile {
 
     fn check_numbers(&self) -> Result<()> {
         self.blend.check()?;
+        self.evidence.check()?;
         check_count("per_channel", self.per_channel, 2, MOST_CANDIDATES)?;
         check_count("pool", self.pool, 1, MOST_CANDIDATES)?;
         match self.combine {
@@ -320,10 +360,12 @@ impl Profile {
         if let Some(anytime) = &self.anytime {
             anytime.check()?;
         }
-        let Answer { rerank_threshold, threshold } = self.answer;
+        let Answer { rerank_threshold, threshold, confidence } = self.answer;
         Range::Probability.check("answer.rerank_threshold", rerank_threshold)?;
         Range::Probability.check("answer.threshold", threshold)?;
+        Range::Probability.check("answer.confidence", confidence)?;
         Range::Probability.check("relevance.threshold", self.relevance.threshold)?;
+        self.shortlist.check()?;
         let Winner { agreed, disagreed } = self.winner;
         Range::NotNegative.check("winner.agreed", agreed)?;
         Range::NotNegative.check("winner.disagreed", disagreed)?;

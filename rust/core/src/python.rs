@@ -10,12 +10,13 @@ use crate::cliff::Cliff;
 use crate::conclude::{Decision, Pair, Place};
 use crate::coverage::Coverage;
 use crate::error::{Error, Family, Format, Kind, Result};
+use crate::evidence::{Evidence, EvidenceWeights};
 use crate::gate::{Gated, Note, Request};
 use crate::json::{self, Json};
 use crate::policy::{Floors, Lexical, Policy, Warnings};
 use crate::profile::{
-    Answer, Combine, Confidence, Profile, Relevance, RunnerUpRule, Stage1Confidence,
-    Stage1Relevance, Stage2Confidence, Stage2Relevance, Winner,
+    Answer, AnyFits, Combine, Profile, Promise, Relevance, RunnerUpRule, Shortlist, Stage1AnyFits,
+    Stage1Relevance, Stage2AnyFits, Stage2Relevance, Winner,
 };
 use crate::request::{Material, Split};
 use crate::signals::{Signals, Stage2Signals};
@@ -153,9 +154,11 @@ fn unchecked<T>(_: &T) -> Result<()> {
 
 in_python! {
     Blend = "blend", Format::Profile, Blend::check;
-    Stage1Confidence = "stage1_confidence", Format::Profile, unchecked;
-    Stage2Confidence = "stage2_confidence", Format::Profile, unchecked;
-    Confidence = "confidence", Format::Profile, unchecked;
+    EvidenceWeights = "evidence_weights", Format::Profile, EvidenceWeights::check;
+    Evidence = "evidence", Format::Trace, unchecked;
+    Stage1AnyFits = "stage1_any_fits", Format::Profile, unchecked;
+    Stage2AnyFits = "stage2_any_fits", Format::Profile, unchecked;
+    AnyFits = "any_fits", Format::Profile, unchecked;
     Answer = "answer", Format::Profile, unchecked;
     Winner = "winner", Format::Profile, unchecked;
     RunnerUpRule = "runner_up_rule", Format::Profile, unchecked;
@@ -163,6 +166,8 @@ in_python! {
     Stage2Relevance = "stage2_relevance", Format::Profile, unchecked;
     Relevance = "relevance", Format::Profile, unchecked;
     Anytime = "anytime", Format::Profile, unchecked;
+    Promise = "promise", Format::Profile, unchecked;
+    Shortlist = "shortlist", Format::Profile, unchecked;
     Profile = "profile", Format::Profile, Profile::check;
     Floors = "floors", Format::Policy, unchecked;
     Lexical = "lexical", Format::Policy, unchecked;

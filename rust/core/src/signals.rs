@@ -1,4 +1,6 @@
-//! Signals: the numbers that the gate and the confidence models read from scores.
+//! Signals: the numbers that the gate and the probability models read from scores.
+
+use std::borrow::Borrow;
 
 use crate::conclude::Reranked;
 use crate::error::{Error, Result};
@@ -70,17 +72,19 @@ value! {
 /// assert!(signals.agreement);
 /// # Ok::<(), crossgate_core::Error>(())
 /// ```
-pub fn signals(candidates: &[Scored]) -> Result<Option<Signals>> {
-    for candidate in candidates {
+pub fn signals<T: Borrow<Scored>>(candidates: &[T]) -> Result<Option<Signals>> {
+    let candidates: Vec<&Scored> = candidates.iter().map(Borrow::borrow).collect();
+    for candidate in &candidates {
         let scores = [candidate.cosine.unwrap_or_default(), candidate.bm25, candidate.blend];
-        if let Some(score) = scores.iter().find(|score| !score.is_finite()) {
+        let mut scores = scores.into_iter().chain(candidate.evidence.values());
+        if let Some(score) = scores.find(|score| !score.is_finite()) {
             let name = format!("a stage-1 score of {:?}", candidate.id);
-            return Err(Error::not_finite(name, *score));
+            return Err(Error::not_finite(name, score));
         }
     }
-    let cosine = best(candidates, |scored| scored.cosine);
-    let bm25 = best(candidates, |scored| Some(scored.bm25));
-    let blend = best(candidates, |scored| Some(scored.blend));
+    let cosine = best(&candidates, |scored| scored.cosine);
+    let bm25 = best(&candidates, |scored| Some(scored.bm25));
+    let blend = best(&candidates, |scored| Some(scored.blend));
     Ok(bm25.zip(blend).map(|(bm25, blend)| Signals {
         cosine: cosine.map(|best| best.score),
         cosine_margin: cosine.map_or(0.0, |best| best.margin),
@@ -122,9 +126,9 @@ struct Best<'a> {
     margin: f64,
 }
 
-fn best(candidates: &[Scored], score: impl Fn(&Scored) -> Option<f64>) -> Option<Best<'_>> {
+fn best<'a>(candidates: &[&'a Scored], score: impl Fn(&Scored) -> Option<f64>) -> Option<Best<'a>> {
     let mut ranked: Vec<(f64, &Scored)> =
-        candidates.iter().filter_map(|scored| Some((score(scored)?, scored))).collect();
+        candidates.iter().filter_map(|scored| Some((score(scored)?, *scored))).collect();
     ranked.sort_by(|(left_score, left), (right_score, right)| {
         best_first((*left_score, &left.id), (*right_score, &right.id))
     });

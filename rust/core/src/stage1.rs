@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use crate::checks::Range;
 use crate::coverage::Coverage;
 use crate::error::{Kind, Result};
+use crate::evidence::Evidence;
 use crate::json::value;
 
 value! {
@@ -41,6 +42,9 @@ value! {
         /// Share of the query that the text for stage 2 covers; none if it was not computed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub coverage: Option<Coverage>,
+        /// Evidence beside the scores.
+        #[serde(default, skip_serializing_if = "Evidence::is_none")]
+        pub evidence: Evidence,
     }
 }
 

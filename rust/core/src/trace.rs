@@ -14,7 +14,7 @@ use crate::profile::Profile;
 use crate::stage1::Scored;
 
 /// Version of the format.
-pub const TRACE_SCHEMA: &str = "crossgate-trace/3";
+pub const TRACE_SCHEMA: &str = "crossgate-trace/4";
 
 /// The inputs and results of a decision.
 ///
@@ -45,7 +45,7 @@ pub const TRACE_SCHEMA: &str = "crossgate-trace/3";
 pub struct Trace {
     /// Version of the format.
     pub schema: String,
-    /// The profile, without `fitted`.
+    /// The profile, without `fitted` and without promises for shortlists of another length.
     pub profile: Profile,
     /// The policy.
     pub policy: Policy,
@@ -78,7 +78,11 @@ impl Trace {
     ) -> Self {
         Self {
             schema: TRACE_SCHEMA.to_owned(),
-            profile: Profile { fitted: Json::default(), ..profile.clone() },
+            profile: Profile {
+                fitted: Json::default(),
+                shortlist: profile.shortlist.promises_of(request.max_shortlist),
+                ..profile.clone()
+            },
             policy: policy.clone(),
             request: request.clone(),
             stage1: gated.scored.clone(),
@@ -183,7 +187,7 @@ mod tests {
             (r#""bm25":1.0"#, r#""bm25":-1.0"#),
             (r#""pool":20"#, r#""pool":0"#),
             (r#""score":1.5"#, r#""score":null"#),
-            ("crossgate-trace/3", "crossgate-trace/1"),
+            ("crossgate-trace/4", "crossgate-trace/3"),
         ] {
             assert!(text.contains(from), "{from}");
             assert!(Trace::read(&text.replacen(from, to, 1)).is_err(), "{to}");

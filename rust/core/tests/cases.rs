@@ -7,6 +7,7 @@ use std::path::Path;
 
 use crossgate_core::cliff::{CliffOptions, SkipReason, tighten};
 use crossgate_core::conclude::{Dropped, Guardrails, Judged, Reranked, combine, passes, ranks};
+use crossgate_core::evidence::EvidenceWeights;
 use crossgate_core::gate::{Request, gate};
 use crossgate_core::policy::Policy;
 use crossgate_core::profile::{Combine, Profile};
@@ -45,7 +46,7 @@ struct GateCase {
     request: Option<Request>,
     verdict: String,
     reason: String,
-    confidence: Option<f64>,
+    any_fits: Option<f64>,
 }
 
 #[derive(Clone, Copy, Default, Deserialize)]
@@ -151,7 +152,7 @@ fn the_gate_decides_each_case() {
                 "{}",
                 case.name
             );
-            match (gated.confidence, case.confidence) {
+            match (gated.any_fits, case.any_fits) {
                 (Some(found), Some(expected)) => {
                     assert!((found - expected).abs() < 1e-12, "{}: {found}", case.name);
                 }
@@ -167,8 +168,12 @@ fn stage_2_orders_and_drops_in_each_case() {
     let table = table();
     for case in &table.stage2 {
         let candidates = scored(&case.candidates, &table.blend);
-        let outcome = Reranked::zip(&candidates, &case.rerank_scores)
-            .and_then(|reranked| Ok((combine(&reranked, &table.blend, case.combine)?, reranked)));
+        let outcome = Reranked::zip(&candidates, &case.rerank_scores).and_then(|reranked| {
+            Ok((
+                combine(&reranked, &table.blend, &EvidenceWeights::default(), case.combine)?,
+                reranked,
+            ))
+        });
         if let Some(code) = &case.code {
             assert_eq!(outcome.unwrap_err().code(), code, "{}", case.name);
             continue;

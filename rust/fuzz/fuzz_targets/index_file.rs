@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use crossgate_core::Index;
 use crossgate_core::index::{Record, SearchOptions};
-use crossgate_core::stage1::{Blend, Span};
+use crossgate_core::stage1::Span;
 use crossgate_core::text::Analyzer;
 use libfuzzer_sys::fuzz_target;
 
@@ -50,7 +50,7 @@ fn use_index(bytes: &[u8]) {
     let again = Index::from_bytes(&bytes).expect("an index that was written can be read");
     assert_eq!(again.fingerprint().ok(), index.fingerprint().ok());
     let deny = HashSet::new();
-    let options = SearchOptions { blend: Blend::default(), per_channel: 5, allow: None, deny: &deny };
+    let options = SearchOptions { per_channel: 5, deny: &deny, ..SearchOptions::default() };
     let vector = vec![1.0; index.dimension()];
     let vector = (index.dimension() > 0).then_some(vector.as_slice());
     index.search("read a file", vector, &options).expect("the query is valid");

@@ -6,15 +6,21 @@ use std::collections::BTreeMap;
 use crossgate_core::anytime;
 use crossgate_core::conclude::{self as core, Decision, Pair, Reranked};
 use crossgate_core::coverage;
+use crossgate_core::description;
+use crossgate_core::evidence::{Evidence, EvidenceWeights};
 use crossgate_core::exclusions;
 use crossgate_core::gate::{self, Gated, Request};
+use crossgate_core::history;
 use crossgate_core::language as core_language;
 use crossgate_core::needs_document;
 use crossgate_core::policy::Policy;
-use crossgate_core::profile::Profile;
+use crossgate_core::probability;
+use crossgate_core::profile::{Profile, Promise};
 use crossgate_core::request::{self, Split};
+use crossgate_core::shortlist::{self, Found};
 use crossgate_core::signals::{self, Signals, Stage2Signals};
 use crossgate_core::stage1::{self, Blend, Scored};
+use crossgate_core::technologies;
 use crossgate_core::text::Analyzer;
 use crossgate_core::trace::Trace;
 use pyo3::prelude::*;
@@ -52,6 +58,50 @@ pub(crate) fn with_coverage(
 #[pyfunction]
 pub(crate) fn announced(text: &str) -> Cow<'_, str> {
     exclusions::announced(text)
+}
+
+/// The purpose, the exclusions and the triggers of a description.
+#[pyfunction]
+pub(crate) fn describe(name: &str, text: &str) -> (String, Vec<String>, Vec<String>) {
+    let found = description::describe(name, text);
+    (found.purpose.into_owned(), found.exclusions, found.triggers)
+}
+
+/// Whether the text of a document is a description of a skill or tool.
+#[pyfunction]
+pub(crate) fn is_description(id: &str, title: &str, text: &str, body: &str) -> bool {
+    description::is_description(id, title, text, body)
+}
+
+/// Names and meanings of the pieces of evidence.
+#[pyfunction]
+pub(crate) fn evidence() -> Vec<(&'static str, &'static str)> {
+    Evidence::DEFINITIONS.iter().map(|one| (one.name, one.meaning)).collect()
+}
+
+/// The weights of earlier requests, oldest first, if that of the prompt is 1.
+#[pyfunction]
+pub(crate) fn history_weights(prompt: &str, count: usize, standing: f64) -> Vec<f64> {
+    history::weights(prompt, count, standing)
+}
+
+/// Whether a prompt consists of thanks, greetings and agreement.
+#[pyfunction]
+pub(crate) fn is_courtesy(prompt: &str) -> bool {
+    history::is_courtesy(prompt)
+}
+
+/// The probability that the best candidate fits a query that needs a document; none without one.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "PyO3 extracts owned lists")]
+pub(crate) fn standing(scored: Vec<Scored>, profile: &Profile) -> PyResult<Option<f64>> {
+    Ok(probability::standing(&scored, profile)?)
+}
+
+/// Names of the known technologies.
+#[pyfunction(name = "technologies")]
+pub(crate) fn technology_names() -> Vec<&'static str> {
+    technologies::names().collect()
 }
 
 /// The probability that a query needs any document.
@@ -173,18 +223,21 @@ pub(crate) fn known_elsewhere(
 
 /// The candidates with new blends, best first. `bm25` replaces the BM25 scores of its candidates.
 #[pyfunction]
-#[pyo3(signature = (scored, blend, bm25=None))]
+#[pyo3(signature = (scored, blend, bm25=None, evidence=None))]
 #[expect(clippy::needless_pass_by_value, reason = "PyO3 passes an owned map")]
 pub(crate) fn reblend(
     mut scored: Vec<Scored>,
     blend: &Blend,
     bm25: Option<BTreeMap<String, f64>>,
+    evidence: Option<&EvidenceWeights>,
 ) -> Vec<Scored> {
+    let evidence = evidence.copied().unwrap_or_default();
     for candidate in &mut scored {
         if let Some(score) = bm25.as_ref().and_then(|scores| scores.get(&candidate.id)) {
             candidate.bm25 = *score;
         }
-        candidate.blend = blend.score(candidate.cosine, candidate.bm25);
+        candidate.blend =
+            blend.score(candidate.cosine, candidate.bm25) + evidence.in_blend(&candidate.evidence);
     }
     stage1::sort(&mut scored);
     scored
@@ -206,8 +259,41 @@ pub(crate) fn combine(
     profile: &Profile,
 ) -> PyResult<(Vec<f64>, Vec<usize>, Option<Stage2Signals>)> {
     let reranked = Reranked::zip(&candidates, &rerank_scores)?;
-    let scores = core::combine(&reranked, &profile.blend, profile.combine)?;
+    let scores = core::combine(&reranked, &profile.blend, &profile.evidence, profile.combine)?;
     let ranks = core::ranks(&reranked, &scores);
     let signals = signals::stage2_signals(&reranked, &scores);
     Ok((scores, ranks, signals))
+}
+
+/// Logarithm of the sum of the candidates' weights without evidence, and what evidence adds to it;
+/// none without weights or a cosine that they need.
+///
+/// With rerank scores, by id, the weights are those after stage 2.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "PyO3 extracts owned lists and maps")]
+pub(crate) fn log_sum(
+    scored: Vec<Scored>,
+    rerank_scores: Option<BTreeMap<String, f64>>,
+    profile: &Profile,
+) -> Option<(f64, f64)> {
+    probability::log_sum(&scored, rerank_scores.as_ref(), profile)
+}
+
+/// What the probability that a query needs a document adds to the log-odds that any fits.
+#[pyfunction]
+pub(crate) fn need_log_odds(needs_document: f64) -> f64 {
+    probability::need_log_odds(needs_document)
+}
+
+/// The promises of a shortlist, from the rank and share of the best fitting candidate of each query.
+#[pyfunction]
+pub(crate) fn fit_shortlist(found: Vec<Option<(usize, f64)>>) -> Vec<Promise> {
+    let found = found.into_iter().map(|of| of.map(|(rank, share)| Found { rank, share }));
+    shortlist::fit(&found.collect::<Vec<_>>())
+}
+
+/// The fewest labelled queries that can promise a coverage.
+#[pyfunction]
+pub(crate) fn queries_needed(coverage: f64) -> PyResult<u32> {
+    Ok(shortlist::queries_needed(coverage)?)
 }

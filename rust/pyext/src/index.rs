@@ -5,28 +5,44 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use crossgate_core::Error;
+use crossgate_core::evidence::EvidenceWeights;
+use crossgate_core::hints::HintVectors;
 use crossgate_core::index::{Record, SearchOptions};
 use crossgate_core::stage1::{Blend, Scored, Span};
+use crossgate_core::technologies::Project;
 use crossgate_core::text::Analyzer;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-/// A document from Python: id, title, text, body, start and end of the body's passages, metadata as
+/// A passage from Python: id, title, text, body, start and end of the body's passages, metadata as
 /// JSON, vector.
 type Row<'py> =
     (String, String, String, String, Vec<(u32, u32)>, String, Option<Bound<'py, PyAny>>);
 
-/// A document for Python: title, text, body, metadata as JSON.
-type Text<'py> =
-    (Bound<'py, PyString>, Bound<'py, PyString>, Bound<'py, PyString>, Bound<'py, PyString>);
+/// The hints of a document from Python: whether its text is a description; triggers, exclusions,
+/// examples and counterexamples; vectors of the last three.
+type HintRow<'py> = (bool, [Vec<String>; 4], [Vec<Bound<'py, PyAny>>; 3]);
+
+/// A document for Python: title, text, body, metadata as JSON, whether the text is a description,
+/// hints.
+type Text<'py> = (
+    Bound<'py, PyString>,
+    Bound<'py, PyString>,
+    Bound<'py, PyString>,
+    Bound<'py, PyString>,
+    bool,
+    [Vec<String>; 4],
+);
 
 fn text_of<'py>(py: Python<'py>, record: &Record) -> Text<'py> {
     let Record { title, text, body, metadata, .. } = record;
     let [title, text, body, metadata] =
         [title, text, body, metadata].map(|part| PyString::new(py, part));
-    (title, text, body, metadata)
+    let Record { triggers, exclusions, examples, counterexamples, .. } = record;
+    let hints = [triggers, exclusions, examples, counterexamples].map(Clone::clone);
+    (title, text, body, metadata, record.is_description, hints)
 }
 
 /// Documents with their terms and vectors; `crossgate.Index` is the public class.
@@ -85,14 +101,67 @@ impl Index {
         py.detach(|| self.read().save(&path)).map_err(Into::into)
     }
 
-    fn upsert(&self, py: Python<'_>, rows: Vec<Row<'_>>) -> PyResult<()> {
+    /// Adds documents; `hints` has an entry for each, or none if they are passages.
+    #[pyo3(signature = (rows, hints=Vec::new()))]
+    fn upsert(&self, py: Python<'_>, rows: Vec<Row<'_>>, hints: Vec<HintRow<'_>>) -> PyResult<()> {
         let mut documents = Vec::with_capacity(rows.len());
+        let mut hints = hints.into_iter();
         for (id, title, text, body, passages, metadata, vector) in rows {
             let vector = vector.as_ref().map(numbers).transpose()?;
             let passages = passages.into_iter().map(|(start, end)| Span { start, end }).collect();
-            documents.push((Record { id, title, text, body, passages, metadata }, vector));
+            let record = Record { id, title, text, body, passages, metadata, ..Record::default() };
+            let Some((is_description, texts, vectors)) = hints.next() else {
+                documents.push((record, vector, HintVectors::default()));
+                continue;
+            };
+            let [triggers, exclusions, examples, counterexamples] = texts;
+            let record = Record {
+                is_description,
+                triggers,
+                exclusions,
+                examples,
+                counterexamples,
+                ..record
+            };
+            let vectors = vectors.map(|list| list.iter().map(numbers).collect::<PyResult<_>>());
+            let [exclusions, examples, counterexamples] = vectors;
+            let hints = HintVectors {
+                exclusions: exclusions?,
+                examples: examples?,
+                counterexamples: counterexamples?,
+            };
+            documents.push((record, vector, hints));
         }
-        py.detach(|| self.write(|index| index.upsert(documents))).map_err(Into::into)
+        py.detach(|| self.write(|index| index.upsert_with_hints(documents))).map_err(Into::into)
+    }
+
+    /// Adds a prompt that should select a document or not, or that no document fits.
+    #[pyo3(signature = (id, prompt, should_select, vector))]
+    fn teach(
+        &self,
+        py: Python<'_>,
+        id: Option<&str>,
+        prompt: &str,
+        should_select: bool,
+        vector: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<bool> {
+        let vector = vector.map(numbers).transpose()?;
+        let teach = |index: &mut crossgate_core::Index| {
+            index.teach(id, prompt, should_select, vector.as_deref())
+        };
+        py.detach(|| self.write(teach)).map_err(Into::into)
+    }
+
+    /// The vectors of a document's exclusions, examples and counterexamples.
+    fn hint_vectors(&self, py: Python<'_>, id: &str) -> PyResult<[Vec<Vec<f32>>; 3]> {
+        let HintVectors { exclusions, examples, counterexamples } =
+            py.detach(|| self.read().hint_vectors(id))?;
+        Ok([exclusions, examples, counterexamples])
+    }
+
+    /// Prompts that no document fits.
+    fn nothing(&self, py: Python<'_>) -> Vec<String> {
+        py.detach(|| self.read().nothing().to_vec())
     }
 
     /// Removes documents in one step; returns the number of documents that the index had.
@@ -125,7 +194,10 @@ impl Index {
     }
 
     /// The best candidates and their documents.
-    #[pyo3(signature = (query, vector, *, per_channel, blend=None, allow=None, deny=HashSet::new()))]
+    #[pyo3(signature = (
+        query, vector, *, per_channel, blend=None, evidence=None, technologies=Vec::new(),
+        history=Vec::new(), allow=None, deny=HashSet::new(),
+    ))]
     #[expect(clippy::too_many_arguments, reason = "all are keyword arguments")]
     #[expect(clippy::needless_pass_by_value, reason = "PyO3 passes owned sets")]
     fn search<'py>(
@@ -135,12 +207,19 @@ impl Index {
         vector: Option<&Bound<'py, PyAny>>,
         per_channel: usize,
         blend: Option<&Blend>,
+        evidence: Option<&EvidenceWeights>,
+        technologies: Vec<String>,
+        history: Vec<(String, f64)>,
         allow: Option<HashSet<String>>,
         deny: HashSet<String>,
     ) -> PyResult<(Vec<Scored>, Vec<Text<'py>>)> {
         let vector = vector.map(numbers).transpose()?;
         let blend = blend.copied().unwrap_or_default();
-        let options = SearchOptions { blend, per_channel, allow: allow.as_ref(), deny: &deny };
+        let evidence = evidence.copied().unwrap_or_default();
+        let project = Project::new(technologies.iter().map(String::as_str));
+        let allow = allow.as_ref();
+        let (deny, history) = (&deny, history.as_slice());
+        let options = SearchOptions { blend, per_channel, allow, deny, evidence, project, history };
         // Both are from the same version, so a document cannot change between score and text.
         let index = py.detach(|| self.read());
         let found = py.detach(|| index.search(query, vector.as_deref(), &options))?;

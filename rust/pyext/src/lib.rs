@@ -3,6 +3,7 @@
 mod decide;
 mod embedder;
 mod fusion;
+mod history;
 mod index;
 
 /// The compiled core of crossgate, which the package wraps.
@@ -10,9 +11,11 @@ mod index;
 mod _core {
     #[pymodule_export]
     use crate::decide::{
-        analyze, announced, can_stop, combine, conclude, fits, gated, information, known_elsewhere,
-        language, names_something, needs_document_of, read_signals, read_trace, reblend, replay,
-        split, trace, with_coverage,
+        analyze, announced, can_stop, combine, conclude, describe, evidence, fit_shortlist, fits,
+        gated, history_weights, information, is_courtesy, is_description, known_elsewhere,
+        language, log_sum, names_something, need_log_odds, needs_document_of, queries_needed,
+        read_signals, read_trace, reblend, replay, split, standing, technology_names, trace,
+        with_coverage,
     };
     #[pymodule_export]
     use crate::embedder::{Embedder, blake3_of};
@@ -21,6 +24,8 @@ mod _core {
         diversify_vectors, diversify_words, fuse_ranks, fuse_scores, near_duplicates,
     };
     #[pymodule_export]
+    use crate::history::history_features;
+    #[pymodule_export]
     use crate::index::Index;
     #[pymodule_export]
     use crossgate_core::{
@@ -28,11 +33,12 @@ mod _core {
         cliff::Cliff,
         conclude::{Decision, Pair, Place},
         coverage::Coverage,
+        evidence::{Evidence, EvidenceWeights},
         gate::{Gated, Note, Request},
         policy::{Floors, Lexical, Policy, Warnings},
         profile::{
-            Answer, Combine, Confidence, Profile, Relevance, RunnerUpRule, Stage1Confidence,
-            Stage1Relevance, Stage2Confidence, Stage2Relevance, Winner,
+            Answer, AnyFits, Combine, Profile, Promise, Relevance, RunnerUpRule, Shortlist,
+            Stage1AnyFits, Stage1Relevance, Stage2AnyFits, Stage2Relevance, Winner,
         },
         request::{Material, Split},
         signals::{Signals, Stage2Signals},

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from crossgate._agents.hook.formats import Agent, Prompt
-from crossgate._agents.hook.injection import Pick, context_of
+from crossgate._agents.hook.injection import Pick, context_of, shortlist_of
 from crossgate._agents.hook.memory import Session
 from crossgate._agents.hook.options import HookOptions
 from crossgate._agents.hook.skill_library import SkillLibrary, is_parked_folder, was_indexed
@@ -19,12 +20,21 @@ from crossgate._support.errors import CrossgateError, first_line
 from crossgate._values.results import Hit, RouteResult
 
 if TYPE_CHECKING:
+    from crossgate._decision.context import Context
     from crossgate._telemetry.events import TelemetryHook
 
 Outcome = Literal["injected", "shadow", "nothing", "skipped", "failed"]
 Form = Literal["pick", "shortlist"]
 
-_HARMLESS = {"budget", "telemetry_failed"}
+_HARMLESS = {"budget", "telemetry_failed", "coverage", "no_shortlist"}
+
+_MOST_DECISIONS = 5
+"""Maximum number of decisions for a prompt, of which each leaves out the skills of the last."""
+
+_OUTDATED = "most of the indexed skills were removed: the index is rebuilt"
+
+_OFFERED = "offered:"
+"""Prefix by which a session remembers a skill that was on a shortlist only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,11 +107,14 @@ def answer(
             outcome="failed", reason="no_index", detail=f"there is no index at {path}"
         )
     try:
-        result = _decide(path, prompt, options, started, clock, log)
-        gone = () if options.index else _removed(result)
-        if gone:
-            again = replace(options, deny=(*options.deny, *gone))
-            result = _decide(path, prompt, again, started, clock, log)
+        for _ in range(_MOST_DECISIONS):
+            result = _decide(path, prompt, options, started, clock, log)
+            refused = _refused(result, options, library)
+            if not refused:
+                break
+            options = replace(options, deny=(*options.deny, *refused))
+        else:
+            return HookAnswer(outcome="skipped", reason="not_indexed", detail=_OUTDATED)
     except CrossgateError as error:
         return HookAnswer(outcome="failed", reason=error.code, detail=first_line(error))
     answered = _answered(agent, prompt, options, library, result)
@@ -109,11 +122,16 @@ def answer(
     return answered if complete else replace(answered, unscored=result.decision_id or "")
 
 
-def _removed(result: RouteResult) -> tuple[str, ...]:
-    """Return the ids of hits whose files were deleted after the index was built."""
-    return tuple(
-        hit.id for hit in result.hits if (path := file_of(hit)) and not os.path.exists(path)
-    )
+def _refused(result: RouteResult, options: HookOptions, library: SkillLibrary) -> tuple[str, ...]:
+    """Return the ids of hits that are denied by their name or whose files were deleted."""
+    refused = []
+    for hit in result.hits:
+        path = file_of(hit)
+        names = {_name_in_agent(hit, path, library), os.path.basename(os.path.dirname(path))}
+        deleted = path and not options.index and not os.path.exists(path)
+        if hit.id not in options.deny and (deleted or not names.isdisjoint(options.deny)):
+            refused.append(hit.id)
+    return tuple(refused)
 
 
 def index_of(options: HookOptions, library: SkillLibrary) -> Path:
@@ -147,8 +165,35 @@ def _decide(
         limit=options.limit,
         deny=options.deny,
         min_confidence=options.min_confidence or None,
+        max_shortlist=options.max_shortlist or None,
         budget_ms=options.budget_ms - (clock() - started) * 1000,
+        context=_context(prompt),
     )
+
+
+def _context(prompt: Prompt) -> Context:
+    """Return the technologies of the project and the earlier requests of the user.
+
+    A part that cannot be read is left out: the prompt alone can be decided, too.
+    """
+    from crossgate._decision.context import MOST_TECHNOLOGIES, Context
+    from crossgate._sources.projects import technologies_of
+    from crossgate._sources.transcripts import last_requests
+
+    technologies: tuple[str, ...] = ()
+    history: list[str] = []
+    if prompt.folder:
+        with suppress(CrossgateError, OSError, ValueError):
+            technologies = technologies_of(prompt.folder)[:MOST_TECHNOLOGIES]
+    if prompt.transcript:
+        with suppress(OSError, ValueError):
+            found = last_requests(Path(prompt.transcript))
+            history = [text.encode("utf-8", "replace").decode() for text in found]
+    if history and history[-1] == prompt.text:  # some agents write the prompt first
+        history.pop()
+    with suppress(CrossgateError):
+        return Context(technologies=technologies, history=tuple(history))
+    return Context(technologies=technologies)
 
 
 def _log(options: HookOptions) -> TelemetryHook | None:
@@ -167,8 +212,25 @@ def _answered(
     broken = next((note for note in result.degraded if note.code not in _HARMLESS), None)
     first = next(iter(result.hits), None)
     nearest = "" if first is None else first.id
+    session = Session(library.folder, agent.name, prompt.session)
+    if not result.selected and (offered := _offered(result, options, session)):
+        session.add([_OFFERED + hit.id for hit in offered])
+        picks = [_pick(hit, library) for hit in offered]
+        tool = _skill_tool(agent, options, offered)
+        context = shortlist_of(picks, skill_tool=tool)
+        return HookAnswer(
+            outcome="shadow" if options.shadow else "injected",
+            reason=result.reason,
+            detail="" if broken is None else f"{broken.code}: {broken.detail}",
+            context=context,
+            ids=tuple(hit.id for hit in offered),
+            names=tuple(pick.name for pick in picks),
+            form="shortlist",
+            confidence=result.confidence,
+            nearest=nearest,
+        )
     if not result.selected:
-        Session(library.folder, agent.name, prompt.session).add([])
+        session.add([])
         if broken is not None:
             return HookAnswer(outcome="failed", reason=broken.code, detail=broken.detail)
         return HookAnswer(
@@ -177,7 +239,6 @@ def _answered(
             confidence=result.confidence,
             nearest=nearest,
         )
-    session = Session(library.folder, agent.name, prompt.session)
     fresh = [hit for hit in result.selected if not session.has_seen(hit.id)]
     session.add([hit.id for hit in fresh])
     if not fresh:
@@ -188,9 +249,7 @@ def _answered(
             ids=tuple(hit.id for hit in result.selected),
             names=tuple(_pick(hit, library).name for hit in result.selected),
         )
-    # A tool loads only the listed skills of the agent, not those of another index or parked ones.
-    parked = any(is_parked_folder(str(hit.document.metadata.get("root"))) for hit in fresh)
-    tool = "" if options.index or parked else agent.skill_tool
+    tool = _skill_tool(agent, options, fresh)
     picks = [_pick(hit, library) for hit in fresh]
     context = context_of(picks, options.inject, options.max_chars, skill_tool=tool)
     return HookAnswer(
@@ -205,12 +264,34 @@ def _answered(
     )
 
 
+def _offered(result: RouteResult, options: HookOptions, session: Session) -> list[Hit]:
+    """Return the hits to offer as a shortlist: none if it is improbable that one of them fits."""
+    likely = result.any_fits is not None and result.any_fits >= options.min_any_fits
+    if not options.max_shortlist or not likely:
+        return []
+    return [
+        hit
+        for hit in result.shortlist
+        if not session.has_seen(hit.id) and not session.has_seen(_OFFERED + hit.id)
+    ]
+
+
+def _skill_tool(agent: Agent, options: HookOptions, hits: Sequence[Hit]) -> str:
+    """Return the agent's tool that loads all these skills by name, or an empty string.
+
+    A tool loads only the listed skills of the agent, not those of another index or parked ones.
+    """
+    parked = any(is_parked_folder(str(hit.document.metadata.get("root"))) for hit in hits)
+    return "" if options.index or parked else agent.skill_tool
+
+
 def _pick(hit: Hit, library: SkillLibrary) -> Pick:
     path = file_of(hit)
     return Pick(
         name=_name_in_agent(hit, path, library),
         id=hit.id,
         path=path,
+        summary=hit.document.text,
         excerpt=hit.excerpt,
         body=hit.document.body,
     )

@@ -39,6 +39,9 @@ class Agent:
         switches: Keys of settings that disable all hooks, each with the disabling value.
         settings_files: Further files of a project that may hold these switches.
         config: A further TOML file in the folder of the agent that may hold them.
+        managed: Settings of an administrator, on any system, that may hold them.
+        managed_switches: Further switches that count in these settings only.
+        disabled_lists: Keys of lists that disable single hooks by their command.
     """
 
     name: str
@@ -56,6 +59,9 @@ class Agent:
     switches: tuple[tuple[tuple[str, ...], bool], ...] = ()
     settings_files: tuple[str, ...] = ()
     config: str = ""
+    managed: tuple[str, ...] = ()
+    managed_switches: tuple[tuple[tuple[str, ...], bool], ...] = ()
+    disabled_lists: tuple[tuple[str, ...], ...] = ()
 
     @property
     def folder(self) -> Path:
@@ -79,6 +85,12 @@ AGENTS = {
             skill_tool="Skill",
             switches=((("disableAllHooks",), True),),
             settings_files=(".claude/settings.local.json",),
+            managed=(
+                "/etc/claude-code/managed-settings.json",
+                "/Library/Application Support/ClaudeCode/managed-settings.json",
+                "C:/Program Files/ClaudeCode/managed-settings.json",
+            ),
+            managed_switches=((("allowManagedHooksOnly",), True),),
         ),
         Agent(
             name="codex",
@@ -108,6 +120,7 @@ AGENTS = {
                 (("hooks", "enabled"), False),
                 (("tools", "enableHooks"), False),
             ),
+            disabled_lists=(("hooksConfig", "disabled"), ("hooks", "disabled")),
             seconds=0.001,
         ),
         Agent(
@@ -145,6 +158,7 @@ class Prompt:
         session: Id of the conversation; may be empty.
         folder: Working folder of the agent; may be empty.
         trial: Whether it is the trial of `crossgate hook install`.
+        transcript: File of the conversation so far; may be empty.
     """
 
     text: str
@@ -152,6 +166,7 @@ class Prompt:
     session: str
     folder: str
     trial: bool = False
+    transcript: str = ""
 
     @property
     def digest(self) -> str:
@@ -160,8 +175,8 @@ class Prompt:
 
 
 def prompt_digest(text: str) -> str:
-    """Return the SHA-256 of a prompt, as the hook logs it."""
-    return sha256(text[:PROMPT_CHARS].encode("utf-8", "replace")).hexdigest()
+    """Return the SHA-256 of a prompt without the white space around it, as the hook logs it."""
+    return sha256(text.strip()[:PROMPT_CHARS].encode("utf-8", "replace")).hexdigest()
 
 
 def read_prompt(agent: Agent, data: bytes) -> Prompt:
@@ -182,13 +197,14 @@ def read_prompt(agent: Agent, data: bytes) -> Prompt:
     if not isinstance(values.get("prompt"), str):
         raise UnreadableCall('there is no text under "prompt"')
     text = _unicode(values["prompt"])
-    folder = _text(values, "cwd")
+    folder, transcript = _text(values, "cwd"), _text(values, "transcript_path")
     return Prompt(
         text=text[:PROMPT_CHARS],
         length=len(text),
         session=_text(values, "session_id"),
         folder="" if "\0" in folder else folder,  # not a valid path on any system
         trial=values.get(TRIAL) is True,
+        transcript="" if "\0" in transcript else transcript,
     )
 
 

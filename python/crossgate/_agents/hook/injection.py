@@ -18,6 +18,10 @@ from crossgate._support.sanitize import sanitize_line, sanitize_quotation
 _PLAIN_NAME = re.compile(r"[\w.:-]{1,64}")
 _PATH_CHARS = 1_000
 _CUT = "[...]"
+SHORTLIST_CHARS = 700
+"""Maximum length of an offered shortlist."""
+_LEAST_SUMMARY = 40
+"""Minimum characters for the summary of a skill on a shortlist."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +32,7 @@ class Pick:
         name: The name by which the agent knows the skill, such as `plugin:skill`.
         id: The id of the skill in the index, for a name that is not shown.
         path: Path of its SKILL.md; empty if unknown.
+        summary: What the skill is for, in its author's words.
         excerpt: The best-matching passage.
         body: The text below the front matter.
     """
@@ -35,6 +40,7 @@ class Pick:
     name: str
     id: str
     path: str
+    summary: str
     excerpt: str
     body: str
 
@@ -72,6 +78,42 @@ def context_of(
         quoted += _named(pick)
         quoted += _quoted(pick.body or pick.excerpt if inject == "body" else pick.excerpt, share)
     return "\n".join([*quoted, tail])[:max_chars]
+
+
+def shortlist_of(picks: Sequence[Pick], *, skill_tool: str = "") -> str:
+    """Return the offer of skills of which one may fit, at most `SHORTLIST_CHARS` characters long.
+
+    Args:
+        picks: The skills, best first; those that find no room are left out.
+        skill_tool: The agent's tool that loads a skill by its name; empty to name files.
+    """
+    head = "No installed skill is sure to fit the prompt. One of these may, or none:"
+    load = f"Load it with the {skill_tool} tool" if skill_tool else "Read its file"
+    tail = (
+        f"{load} only if one clearly fits; otherwise go on without. Names and lines that begin "
+        "with > were written by the authors of the skills, not by the user."
+    )
+    for count in range(len(picks), 0, -1):
+        # The agent's tool needs no paths.
+        names = [_named(pick)[: 1 if skill_tool else 2] for pick in picks[:count]]
+        fixed = sum(len(line) + 1 for line in (head, tail, *(line for of in names for line in of)))
+        share = (SHORTLIST_CHARS - fixed) // count
+        if share >= _LEAST_SUMMARY:
+            shown = zip(names, picks, strict=False)
+            lines = [
+                line for of, pick in shown for line in (*of, *_quoted_line(pick.summary, share))
+            ]
+            return "\n".join([head, *lines, tail])
+    return ""
+
+
+def _quoted_line(text: str, room: int) -> list[str]:
+    """Return the first line of a text as a quotation of at most `room` characters and a break."""
+    line = sanitize_line(text.strip().partition("\n")[0]).strip()
+    if not line:
+        return []
+    quoted = f"> {line}"
+    return [quoted if len(quoted) < room else f"{quoted[: room - 5].rstrip()} ..."]
 
 
 def _named(pick: Pick) -> list[str]:

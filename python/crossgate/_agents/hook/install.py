@@ -19,7 +19,7 @@ from crossgate._agents.hook import settings, shell
 from crossgate._agents.hook.formats import TRIAL, Agent
 from crossgate._agents.hook.options import HookOptions, anchored, as_arguments, parse
 from crossgate._agents.hook.refresh import build, try_lock
-from crossgate._agents.hook.skill_library import SkillLibrary, library_of, project_of
+from crossgate._agents.hook.skill_library import SkillLibrary, is_stale, library_of, project_of
 from crossgate._support.errors import CrossgateError, InputError, SourceError
 from crossgate._support.files import atomic_write, cannot_write, read_source
 from crossgate._support.limits import SETTINGS_BYTES
@@ -102,7 +102,7 @@ def install(
         )
     else:
         changed = _write_plugin(path, words)
-    notes += [f"{switch}, so {agent.name} runs no hooks" for switch in switched_off(agent)]
+    notes += [f"{switch}, so {agent.name} does not run the hook" for switch in switched_off(agent)]
     for other in calls_of(agent):
         if os.path.realpath(other) != os.path.realpath(path):
             notes.append(f"{other} calls the hook, too, so skills are mentioned twice here")
@@ -180,7 +180,7 @@ def calls_of(agent: Agent) -> dict[Path, list[str]]:
 
 
 def switched_off(agent: Agent) -> list[str]:
-    """Return the settings here that disable all hooks of an agent, each with its file."""
+    """Return the settings here that disable the hook of an agent, each with its file."""
     found: list[str] = []
     paths: list[Path] = []
     for project in (False, True):
@@ -191,8 +191,10 @@ def switched_off(agent: Agent) -> list[str]:
         paths += [project_folder / name for name in agent.settings_files]
     with suppress(RuntimeError):
         paths += [agent.folder / agent.config] if agent.config else []
-    for path in dict.fromkeys(paths):
-        if agent.event and (switch := settings.switch_in(path, agent)):
+    managed = [Path(name) for name in agent.managed]
+    for path in dict.fromkeys([*paths, *managed]):
+        switch = settings.switch_in(path, agent, managed=path in managed)
+        if agent.event and switch:
             found.append(f"{path} has {switch}")
     return found
 
@@ -270,10 +272,10 @@ def temporary_environment(folder: str) -> str:
     return ""
 
 
-def index_if_missing(agent: Agent, options: HookOptions, folder: str, progress: Any = None) -> None:
-    """Index an agent's skills in a working folder, unless they are indexed or there are none."""
+def index_if_stale(agent: Agent, options: HookOptions, folder: str, progress: Any = None) -> None:
+    """Index an agent's skills in a working folder, if they have changed or are not indexed yet."""
     library = library_of(agent, folder, options.skills)
-    if not options.index and library.sources and not os.path.isfile(library.index):
+    if not options.index and library.sources and is_stale(library):
         with suppress(CrossgateError):  # the hook reports skills that cannot be indexed
             _indexed(agent, library, options, progress)
 

@@ -33,10 +33,14 @@ REPORT_SECONDS = 0.5
 STDIN_BYTES = 64 * 1024 * 1024
 """Maximum size of the input; a longer input is read to its end and refused."""
 
-_SIGNALS = (
-    *("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGXCPU", "SIGBREAK", "SIGALRM", "SIGVTALRM"),
-    *("SIGPROF", "SIGUSR1", "SIGUSR2", "SIGIO", "SIGPWR"),
+# Faults of a process, then signals that are ignored by default, stop it, or end a failed write.
+_LEFT_ALONE = (
+    *("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGTRAP", "SIGSYS", "SIGEMT"),
+    *("SIGCHLD", "SIGCONT", "SIGURG", "SIGWINCH", "SIGINFO"),
+    *("SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGKILL", "SIGSTOP"),
+    *("SIGPIPE", "SIGXFSZ"),
 )
+"""Signals that do not end the hook, or that it must not handle."""
 
 _stdout = -1
 _writing = False
@@ -142,11 +146,9 @@ def _guard(hook: str) -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.close(nowhere)
-    for name in _SIGNALS:
-        number: Any = getattr(signal, name, None)
+    for number in signal.valid_signals() - {getattr(signal, name, None) for name in _LEFT_ALONE}:
         with suppress(OSError, ValueError):
-            if number is not None:
-                signal.signal(number, _interrupted)
+            signal.signal(number, _interrupted)
     for name in ("SIGPIPE", "SIGXFSZ"):
         with suppress(AttributeError, OSError, ValueError):
             signal.signal(getattr(signal, name), signal.SIG_IGN)

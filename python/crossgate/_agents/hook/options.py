@@ -13,6 +13,10 @@ BUDGET_MS = 400.0
 MIN_CONFIDENCE = 0.7
 """Minimum confidence of a mentioned skill; `eval/hook_bar.py` compares other values."""
 
+MAX_SHORTLIST = 3
+MIN_ANY_FITS = 0.5
+"""Minimum probability that any skill fits for a shortlist; compared by `eval/hook_bar.py`."""
+
 MAX_CHARS = 4_000
 MOST_CHARS = 10_000
 """Maximum length of a context; agents write a longer context to a file instead."""
@@ -27,6 +31,9 @@ class HookOptions:
             `body` adds the whole text.
         limit: The maximum number of skills to inject.
         min_confidence: Minimum confidence of a mentioned skill, in [0, 1].
+        max_shortlist: Maximum length of the shortlist that is offered if no skill is confident
+            enough; 0 for none.
+        min_any_fits: Minimum probability that any skill fits for a shortlist, in [0, 1].
         budget_ms: Milliseconds after which the cross-encoder is skipped.
         max_chars: Maximum length of the context, in characters.
         skills: Folders of skills in addition to those of the agent.
@@ -41,6 +48,8 @@ class HookOptions:
     inject: Inject = "name"
     limit: int = 1
     min_confidence: float = MIN_CONFIDENCE
+    max_shortlist: int = MAX_SHORTLIST
+    min_any_fits: float = MIN_ANY_FITS
     budget_ms: float = BUDGET_MS
     max_chars: int = MAX_CHARS
     skills: tuple[str, ...] = ()
@@ -75,6 +84,22 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="C",
         help=f"minimum confidence of a mentioned skill, 0 to 1 (default: {MIN_CONFIDENCE:g}); 0 "
         "mentions every skill that `route` selects",
+    )
+    parser.add_argument(
+        "--max-shortlist",
+        type=_whole(0, 20),
+        default=MAX_SHORTLIST,
+        metavar="N",
+        help="if no skill is confident enough, offer at most N that may fit; 0 offers none "
+        f"(default: {MAX_SHORTLIST})",
+    )
+    parser.add_argument(
+        "--min-any-fits",
+        type=_share,
+        default=MIN_ANY_FITS,
+        metavar="P",
+        help="minimum probability that any skill fits for such an offer, 0 to 1 "
+        f"(default: {MIN_ANY_FITS:g})",
     )
     parser.add_argument(
         "--budget-ms",
@@ -135,6 +160,8 @@ def options_of(values: argparse.Namespace) -> HookOptions:
         inject=values.inject,
         limit=values.limit,
         min_confidence=values.min_confidence,
+        max_shortlist=values.max_shortlist,
+        min_any_fits=values.min_any_fits,
         budget_ms=values.budget_ms,
         max_chars=values.max_chars,
         skills=tuple(values.skills),
@@ -201,6 +228,8 @@ def as_arguments(options: HookOptions) -> list[str]:
         ("--inject", options.inject),
         ("--limit", options.limit),
         ("--min-confidence", options.min_confidence),
+        ("--max-shortlist", options.max_shortlist),
+        ("--min-any-fits", options.min_any_fits),
         ("--budget-ms", options.budget_ms),
         ("--max-chars", options.max_chars),
         ("--index", options.index),

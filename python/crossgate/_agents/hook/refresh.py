@@ -74,6 +74,7 @@ def build(library: SkillLibrary, progress: Any = None) -> tuple[int, list[str]]:
     """
     from crossgate._retrieval.index import Index
     from crossgate._sources import read_sources
+    from crossgate._sources.examples import teach_beside
 
     library.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     before = seen(library.sources)  # before reading, so that later changes are noticed
@@ -86,6 +87,8 @@ def build(library: SkillLibrary, progress: Any = None) -> tuple[int, list[str]]:
             opened.load()  # raises for a damaged index
             earlier = opened
         index = Index.build(loaded.documents, reuse=earlier, progress=progress)
+        with suppress(CrossgateError):  # a broken file of examples must not disable the hook
+            teach_beside(index, library.index)
         index.save(library.index)
         made["documents"] = len(index)
     finally:

@@ -8,10 +8,13 @@ import re
 import tomllib
 from codecs import BOM_UTF8
 from collections.abc import Callable
+from decimal import Decimal
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from crossgate._agents.hook.formats import Agent
+from crossgate._sources.common import is_unicode
 from crossgate._support.errors import InputError, SourceError
 from crossgate._support.files import atomic_write, copy_whole, read_source
 from crossgate._support.limits import SETTINGS_BYTES
@@ -73,24 +76,38 @@ def command_in(path: Path, agent: Agent) -> str:
     return str(ours[0]["command"]) if ours else ""
 
 
-def disabled_by(values: dict[str, Any], agent: Agent) -> str:
-    """Return the setting that disables all hooks of an agent; empty if hooks are enabled."""
-    for keys, disabling in agent.switches:
-        value: Any = values
-        for key in keys:
-            value = value.get(key) if isinstance(value, dict) else None
-        if value is disabling:
+def disabled_by(values: dict[str, Any], agent: Agent, *, managed: bool = False) -> str:
+    """Return the setting that disables the hook of an agent; empty if it is enabled.
+
+    Args:
+        values: The settings.
+        agent: The agent.
+        managed: Whether these are the settings of an administrator.
+    """
+    for keys, disabling in (*agent.switches, *(agent.managed_switches if managed else ())):
+        if (value := _value_at(values, keys)) is disabling:
             return f"{'.'.join(keys)}: {json.dumps(value)}"
+    for keys in agent.disabled_lists:
+        listed = _value_at(values, keys)
+        for command in listed if isinstance(listed, list) else ():
+            if _is_ours({"command": command}, agent):
+                return f"{'.'.join(keys)}: {json.dumps([command])}"
     return ""
 
 
-def switch_in(path: Path, agent: Agent) -> str:
-    """Return the setting in a file that disables all hooks; empty if there is none."""
+def _value_at(values: Any, keys: tuple[str, ...]) -> Any:
+    for key in keys:
+        values = values.get(key) if isinstance(values, dict) else None
+    return values
+
+
+def switch_in(path: Path, agent: Agent, *, managed: bool = False) -> str:
+    """Return the setting in a file that disables the hook; empty if there is none."""
     try:
         data = _bytes(path)
         if path.suffix == ".toml":
             return disabled_by(tomllib.loads(data.decode("utf-8-sig")), agent)
-        return disabled_by(read(path, data), agent)
+        return disabled_by(read(path, data), agent, managed=managed)
     except (InputError, SourceError, ValueError, RecursionError):
         return ""
 
@@ -124,7 +141,10 @@ def edit(
         return False
     target = Path(os.path.realpath(path))
     backup = target.with_name(target.name + BACKUP)
-    text = json.dumps(after, indent=_indent(before), ensure_ascii=False) + "\n"
+    indent = _indent(before)
+    text = json.dumps(after, indent=indent, ensure_ascii=False) + "\n"
+    if not is_unicode(text):  # an escaped half of a character stays escaped
+        text = json.dumps(after, indent=indent) + "\n"
     try:
         if ours and not after and not os.path.exists(backup) and not os.path.islink(path):
             path.unlink()
@@ -168,7 +188,10 @@ def read(path: Path, data: bytes) -> dict[str, Any]:
         return {}
     try:
         values = json.loads(
-            data.decode("utf-8-sig"), object_pairs_hook=_pairs, parse_constant=_constant
+            data.decode("utf-8-sig"),
+            object_pairs_hook=_pairs,
+            parse_constant=_constant,
+            parse_float=_number,
         )
     except UnicodeDecodeError as error:
         raise _malformed(path, f"it is not UTF-8 at byte {error.start}") from error
@@ -237,6 +260,13 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    if not isfinite(number) or Decimal(repr(number)) != Decimal(text):
+        raise ValueError(f"the number {text[:40]} would be changed")
+    return number
 
 
 def _indent(data: bytes) -> int | str:

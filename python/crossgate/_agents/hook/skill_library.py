@@ -18,6 +18,7 @@ from crossgate._support.files import read_source
 SCHEMA = "crossgate-hook/1"
 
 _SKILL = "SKILL.md"
+_EXAMPLES = "examples.jsonl"
 _PLUGINS_BYTES = 4_000_000
 # Maximum number of levels: upwards to find a project, downwards to find a skill.
 _UP, _DOWN = 40, 6
@@ -69,8 +70,14 @@ class SkillLibrary:
 
     @property
     def key(self) -> str:
-        """Stem of the names of index and manifest, a hash of the sources."""
-        return hashlib.sha256("\0".join(self.sources).encode("utf-8", "replace")).hexdigest()[:24]
+        """Stem of the names of index and manifest, a hash of the sources.
+
+        The first parked skill does not change it, so that the index stays in use and vectors are
+        kept.
+        """
+        parked = {source + PARKED for source in self.sources}
+        keyed = [source for source in self.sources if source not in parked]
+        return hashlib.sha256("\0".join(keyed).encode("utf-8", "replace")).hexdigest()[:24]
 
     @property
     def index(self) -> Path:
@@ -224,7 +231,10 @@ def seen(sources: Iterable[str], *, deadline: float | None = None) -> dict[str, 
             continue
         skill = next((entry for entry in below if entry.name == _SKILL), None)
         if skill is not None:
-            stamps[skill.path] = _stamp(os.stat(skill.path)) if os.path.isfile(skill.path) else [0]
+            for entry in below:
+                if entry.name in (_SKILL, _EXAMPLES):
+                    is_file = os.path.isfile(entry.path)
+                    stamps[entry.path] = _stamp(os.stat(entry.path)) if is_file else [0]
             below = [entry for entry in below if entry.name == "skills"]  # as in a plug-in
         if depth < _DOWN:
             pending += [

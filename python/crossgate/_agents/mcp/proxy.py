@@ -173,7 +173,7 @@ class Proxy:
             return failed_call("malformed_call: prompt must be a string")
         if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= 100:
             return failed_call(f"out_of_range: limit is {limit!r}: it must be from 1 to 100")
-        values: dict[str, Any] = {"tools": [], "confidence": None}
+        values: dict[str, Any] = {"tools": [], "confidence": None, "any_fits": None}
         try:
             tools = await self._current()
             values["unavailable"] = list(tools.unavailable)
@@ -182,6 +182,7 @@ class Proxy:
                 hits = nearest(result, limit, None)
                 values["tools"] = [_shown(*tools.by_id[hit.id]) for hit in hits]
                 values["confidence"], values["reason"] = result.confidence, result.reason
+                values["any_fits"] = result.any_fits
                 values["degraded"] = [
                     {"code": degradation.code, "detail": degradation.detail}
                     for degradation in result.degraded

@@ -18,6 +18,7 @@ from crossgate._agents.hook.answer import file_of
 from crossgate._agents.mcp.index_handle import IndexHandle
 from crossgate._agents.mcp.messages import answering
 from crossgate._core import __version__
+from crossgate._decision.context import Context
 from crossgate._decision.orderings import nearest
 from crossgate._decision.rerank import arerank
 from crossgate._support.errors import CrossgateError
@@ -32,6 +33,19 @@ Material = Annotated[
     list[str] | None,
     Field(description="Pasted texts that belong to the request, such as code or logs."),
 ]
+Technologies = Annotated[
+    list[str],
+    Field(max_length=64, description="Technologies of the project, such as dotnet or react."),
+]
+History = Annotated[
+    list[str],
+    Field(
+        max_length=64,
+        description="Earlier requests of the user in this conversation, oldest first, in the "
+        "user's own words. They count for a prompt like 'now in German'.",
+    ),
+]
+_NONE: list[str] = []
 Limit = Annotated[int, Field(ge=1, le=100, description="Maximum number to return.")]
 Confidence = Annotated[
     float | None,
@@ -68,20 +82,33 @@ class ReportedDecision(BaseModel):
     verdict: str
     reason: str
     confidence: float | None = Field(description="The probability that the first one fits.")
+    any_fits: float | None = Field(description="The probability that any of them fits.")
+    coverage: float | None = Field(
+        description="The probability with which the shortlist contains a fitting one, given that "
+        "one fits."
+    )
     degraded: list[DecisionNote] = Field(description="Steps that did not run as configured.")
     warnings: list[DecisionNote]
 
 
 class FoundSkills(ReportedDecision):
-    """The skills that fit, best first; an empty list if no skill fits."""
+    """The skills that fit, best first; an empty list if no skill is sure to fit."""
 
     selected: list[FoundSkill]
+    shortlist: list[FoundSkill] = Field(
+        description="The likeliest skills, best first. If selected is empty, read them and use one "
+        "only if it clearly fits; possibly none does. Empty if none is likely to fit."
+    )
 
 
 class NearestTools(ReportedDecision):
     """The nearest tools, best first, even if none of them fits."""
 
     nearest: list[NearestTool]
+    shortlist: list[str] = Field(
+        description="Ids of the fewest tools that contain a fitting one with the probability "
+        "coverage, given that one fits. Empty if none is likely to fit."
+    )
 
 
 class RankedText(BaseModel):
@@ -142,13 +169,23 @@ def _offer_skills(made: MCPServer, skills: IndexHandle) -> None:
         limit: Limit = 1,
         min_confidence: Confidence = None,
         material: Material = None,
+        technologies: Technologies = _NONE,
+        history: History = _NONE,
     ) -> FoundSkills:
         """Find the skill that fits a prompt, or none. Read the skill's text as a resource."""
         with _explained():
             result = skills.router().route(
-                prompt, limit=limit, min_confidence=min_confidence, material=material
+                prompt,
+                limit=limit,
+                min_confidence=min_confidence,
+                material=material,
+                context=Context(technologies=tuple(technologies), history=tuple(history)),
             )
-        return FoundSkills(selected=[_skill(hit) for hit in result], **_verdict(result))
+        return FoundSkills(
+            selected=[_skill(hit) for hit in result],
+            shortlist=[_skill(hit) for hit in result.shortlist],
+            **_verdict(result),
+        )
 
     # An id may look like a path, but it is never opened as a file.
     @made.resource(
@@ -175,15 +212,23 @@ def _offer_tools(made: MCPServer, tools: IndexHandle) -> None:
         limit: Limit = 8,
         min_confidence: Confidence = None,
         material: Material = None,
+        technologies: Technologies = _NONE,
+        history: History = _NONE,
     ) -> NearestTools:
         """Find the tools nearest to a prompt. If confidence is low, none may fit."""
         with _explained():
             result = tools.router().route(
-                prompt, limit=limit, min_confidence=min_confidence, material=material
+                prompt,
+                limit=limit,
+                min_confidence=min_confidence,
+                material=material,
+                context=Context(technologies=tuple(technologies), history=tuple(history)),
             )
         hits = nearest(result, limit, min_confidence)
         return NearestTools(
-            nearest=[NearestTool(**_plain(hit)) for hit in hits], **_verdict(result)
+            nearest=[NearestTool(**_plain(hit)) for hit in hits],
+            shortlist=[sanitize_line(hit.id) for hit in result.shortlist],
+            **_verdict(result),
         )
 
 
@@ -230,6 +275,8 @@ def _verdict(result: RouteResult) -> dict[str, Any]:
         "verdict": result.verdict.value,
         "reason": result.reason,
         "confidence": result.confidence,
+        "any_fits": result.any_fits,
+        "coverage": result.coverage,
         "degraded": [_note(degradation) for degradation in result.degraded],
         "warnings": [_note(warning) for warning in result.warnings],
     }

@@ -34,7 +34,7 @@ _CROSSGATE = [*_PYTHON, "-c", "from crossgate._cli import main; main()"]
 
 # Two prompts of the demo: stage 1 decides the first; the cross-encoder decides the second.
 _CLEAR = "merge these three PDF files into one"
-_UNCLEAR = "tidy up the branch before the review"
+_UNCLEAR = "describe what this pull request changes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

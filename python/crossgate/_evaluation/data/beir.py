@@ -8,7 +8,8 @@
 
 The last two are optional. A query without a row in qrels is a no-match query if it is in negatives,
 or if its metadata has `no_match`; then its metadata may name a `split`, and otherwise it belongs to
-every split. `kind` and `mentions_name` in the metadata are read too.
+every split. `kind` and `mentions_name` in the metadata are read too, and the lists `technologies`
+and `history` of a row or its metadata: the project and the conversation that the query comes from.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from crossgate._decision.context import Context
 from crossgate._evaluation.data.labels import Dataset, LabelledQuery, ProblemLog, read_lines
 from crossgate._sources import read_sources
 from crossgate._sources.common import Unusable
@@ -34,6 +36,7 @@ _QUERY_COLUMN = ("query-id", "query_id", "queryid", "qid")
 class _Query:
     text: str
     metadata: Mapping[str, Any]
+    context: Context | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,7 @@ def read_beir(folder: Path, split: str | None, log: ProblemLog) -> Dataset:
             candidates=candidates.get(id),
             kind=str(query.metadata.get("kind") or ""),
             mentions_name=query.metadata.get("mentions_name"),
+            context=query.context,
         )
         for id, query in queries.items()
         if id in judgements.relevant or id in judgements.wrong or _fits_nothing(query, split)
@@ -143,7 +147,14 @@ def _query(id: str, row: Mapping[str, Any], known: Mapping[str, _Query]) -> _Que
     if not isinstance(text, str):
         raise Unusable("has no text")
     check_query(text)
-    return _Query(text=text, metadata=metadata)
+    return _Query(text=text, metadata=metadata, context=_context({**metadata, **row}))
+
+
+def _context(row: Mapping[str, Any]) -> Context | None:
+    given = {
+        name: row[name] for name in ("technologies", "history") if isinstance(row.get(name), list)
+    }
+    return Context(**given) if given else None
 
 
 def _read_judgements(

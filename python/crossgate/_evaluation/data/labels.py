@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from crossgate._decision.context import Context
 from crossgate._sources import Problem
 from crossgate._sources.common import Unusable, decoded
 from crossgate._support.errors import SourceError
@@ -29,6 +30,7 @@ class LabelledQuery:
         candidates: The list that the query chooses from, or None for the whole corpus.
         kind: The kind of query, as the dataset names it; empty if it does not.
         mentions_name: Whether the query names the document that fits, or None if unknown.
+        context: The project and the conversation that the query comes from; None if unknown.
     """
 
     id: str
@@ -38,6 +40,7 @@ class LabelledQuery:
     candidates: tuple[str, ...] | None = None
     kind: str = ""
     mentions_name: bool | None = None
+    context: Context | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +74,7 @@ class Dataset:
                     sorted(query.relevant.items()),
                     sorted(query.wrong),
                     None if query.candidates is None else sorted(query.candidates),
+                    *([] if query.context is None else [asdict(query.context)]),
                 ]
             )
             for query in self.queries

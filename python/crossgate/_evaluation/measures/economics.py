@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 import crossgate._core as _core
-from crossgate._core import Policy, Profile
+from crossgate._core import Answer, Policy, Profile
 from crossgate._evaluation.measures.losses import is_right
 from crossgate._evaluation.runs.runs import Mode, StoredQuery
 from crossgate._values.results import RouteResult, Verdict
@@ -61,10 +61,10 @@ class CurvePoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbstentionPoint:
-    """One threshold on the confidence of an answer.
+    """One threshold on the probability of an answer.
 
     Attributes:
-        least: The smallest confidence that is answered.
+        least: The smallest probability that is answered.
         precision: precision@1.
         false_positive_rate: Share of the no-match queries that get a pick.
         shipped: Whether this is the profile's own threshold.
@@ -242,40 +242,47 @@ def abstention(
     queries: Sequence[StoredQuery],
     gated: Sequence[RouteResult],
     without_thresholds: Mapping[Mode, Sequence[RouteResult]],
-    least: float | None,
+    answer: Answer,
 ) -> tuple[AbstentionPoint, ...]:
-    """Return the trade-off of the confidence threshold: fewer false positives, fewer right answers.
+    """Return the trade-off of the threshold: fewer false positives, fewer right answers.
 
-    A clear winner with too little confidence goes to stage 2, as in the gate. Candidates below the
+    The threshold is on the probability that any candidate fits or, if the profile has none on it,
+    on the confidence. A clear winner below it goes to stage 2, as in the gate. Candidates below the
     floor stay there.
 
     Args:
         queries: The stored queries.
         gated: Their results by the profile itself.
-        without_thresholds: Their results in each mode by the profile without its confidence
-            thresholds.
-        least: The profile's own threshold.
+        without_thresholds: Their results in each mode by the profile without its thresholds.
+        answer: The profile's own thresholds.
 
     Returns:
-        Points from the lowest threshold to the highest; none without a confidence model, or without
-        queries of both kinds.
+        Points from the lowest threshold to the highest; none without a model of the probability, or
+        without queries of both kinds.
     """
-    first = np.array([_confidence(result) for result in without_thresholds["never"]])
-    second = np.array([_confidence(result) for result in without_thresholds["always"]])
+    by_confidence = answer.threshold is None and answer.confidence is not None
+    least = answer.confidence if by_confidence else answer.threshold
+    first, second = (
+        np.array(
+            [
+                _or_nan(result.confidence if by_confidence else result.any_fits)
+                for result in without_thresholds[mode]
+            ]
+        )
+        for mode in _BOTH
+    )
     matched = np.array([bool(query.relevant) for query in queries])
     if np.isnan(first).all() or np.isnan(second).all() or matched.all() or not matched.any():
         return ()
-    alone_or_read: tuple[Mode, Mode] = ("never", "always")
     right = {
         mode: np.array(
             [is_right(*pair) for pair in zip(queries, without_thresholds[mode], strict=True)]
         )
-        for mode in alone_or_read
+        for mode in _BOTH
     }
     # A guardrail may have left nothing, however confident the stage is.
     picked = {
-        mode: np.array([bool(result.ids) for result in without_thresholds[mode]])
-        for mode in alone_or_read
+        mode: np.array([bool(result.ids) for result in without_thresholds[mode]]) for mode in _BOTH
     }
     clear = np.array(
         [result.verdict is Verdict.CONFIDENT for result in without_thresholds["gated"]]
@@ -304,8 +311,11 @@ def abstention(
     return tuple(points)
 
 
-def _confidence(result: RouteResult) -> float:
-    return math.nan if result.confidence is None else result.confidence
+_BOTH: tuple[Mode, Mode] = ("never", "always")
+
+
+def _or_nan(probability: float | None) -> float:
+    return math.nan if probability is None else probability
 
 
 def _outcome(

@@ -1,8 +1,7 @@
-"""How well the signals answer the gate's questions, and how well calibrated a probability is."""
+"""How well the signals answer the gate's questions, and how scores are distributed."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,7 +13,6 @@ from crossgate._evaluation.runs.runs import StoredQuery
 from crossgate._values.results import RouteResult
 
 BINS = 20
-RELIABILITY_BINS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,23 +50,8 @@ class Histogram:
     no_match: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReliabilityBin:
-    """The queries whose first document got a probability in one tenth of [0, 1].
-
-    Attributes:
-        count: How many there are.
-        stated: Mean of their probabilities.
-        observed: Share of them whose first document fits.
-    """
-
-    count: int
-    stated: float
-    observed: float
-
-
 def signals_of(query: StoredQuery, always: RouteResult | None) -> dict[str, float]:
-    """Return the gate's signals, and with stage 2 its first logit and its confidence."""
+    """Return the gate's signals, and with stage 2 its first logit and its probabilities."""
     values = {
         name: float(value) for name, value in (query.signals or {}).items() if value is not None
     }
@@ -76,6 +59,8 @@ def signals_of(query: StoredQuery, always: RouteResult | None) -> dict[str, floa
         values["rerank_score"] = always.hits[0].rerank_score
     if always is not None and always.confidence is not None:
         values["confidence"] = always.confidence
+    if always is not None and always.any_fits is not None:
+        values["any_fits"] = always.any_fits
     return values
 
 
@@ -112,7 +97,7 @@ def strengths(
         labels = np.array([matched[position] for position in having])
         rerank = None
         # These are known only after the reranker has run, so they cannot decide whether to run it.
-        if worth is not None and name not in ("rerank_score", "confidence"):
+        if worth is not None and name not in ("rerank_score", "confidence", "any_fits"):
             answers = np.array([worth[position] for position in having])
             rerank = area_interval(-values[labels], answers[labels], seed=seed)
         answer = area_interval(values, labels, seed=seed)
@@ -127,60 +112,16 @@ def strengths(
 def histograms(
     queries: Sequence[StoredQuery], always: Sequence[RouteResult] | None
 ) -> tuple[Histogram, ...]:
-    """Return how the best scores of stage 1, the first logit and the confidence are distributed."""
+    """Return how the best scores of stage 1, the first logit and the probabilities spread."""
     rows = [
         (bool(query.relevant), signals_of(query, None if always is None else always[position]))
         for position, query in enumerate(queries)
     ]
     return tuple(
         _histogram(name, rows)
-        for name in ("cosine", "bm25", "rerank_score", "confidence")
+        for name in ("cosine", "bm25", "rerank_score", "any_fits", "confidence")
         if any(name in values for _, values in rows)
     )
-
-
-def reliability(
-    queries: Sequence[StoredQuery], always: Sequence[RouteResult]
-) -> tuple[ReliabilityBin, ...]:
-    """Return stated against observed probability that the first document fits, in tenths.
-
-    The probability is the result's confidence, or if the profile has no confidence model, the
-    sigmoid of the first document's logit. Bins without a query are left out. The mean distance,
-    weighted by count, is the expected calibration error: Naeini, Cooper and Hauskrecht, "Obtaining
-    well calibrated probabilities using Bayesian binning", 2015.
-    """
-    bins: dict[int, list[tuple[float, bool]]] = {}
-    for query, result in zip(queries, always, strict=True):
-        if result.hits and result.hits[0].rerank_score is not None:
-            stated = result.confidence
-            if stated is None:
-                stated = sigmoid(result.hits[0].rerank_score)
-            tenth = min(int(stated * RELIABILITY_BINS), RELIABILITY_BINS - 1)
-            bins.setdefault(tenth, []).append((stated, result.hits[0].id in query.relevant))
-    return tuple(
-        ReliabilityBin(
-            count=len(pairs),
-            stated=sum(stated for stated, _ in pairs) / len(pairs),
-            observed=sum(right for _, right in pairs) / len(pairs),
-        )
-        for _, pairs in sorted(bins.items())
-    )
-
-
-def calibration_error(bins: Sequence[ReliabilityBin]) -> float | None:
-    """Return the expected calibration error in [0, 1], or None without bins."""
-    count = sum(tenth.count for tenth in bins)
-    if not count:
-        return None
-    return sum(tenth.count * abs(tenth.stated - tenth.observed) for tenth in bins) / count
-
-
-def sigmoid(logit: float) -> float:
-    """Return 1 / (1 + e^-logit), without overflow."""
-    if logit >= 0:
-        return 1 / (1 + math.exp(-logit))
-    power = math.exp(logit)
-    return power / (1 + power)
 
 
 def _histogram(name: str, rows: Sequence[tuple[bool, Mapping[str, float]]]) -> Histogram:

@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from crossgate._evaluation.measures.economics import AbstentionPoint, CurvePoint, Latency
 from crossgate._evaluation.measures.losses import PLACES
-from crossgate._evaluation.measures.signals import Histogram, ReliabilityBin
+from crossgate._evaluation.measures.reliability import ReliabilityBin
+from crossgate._evaluation.measures.shortlists import CoveragePoint
+from crossgate._evaluation.measures.signals import Histogram
 from crossgate._evaluation.measures.statistics import Interval
 from crossgate._support.wording import counted
 
@@ -46,6 +48,27 @@ def abstention_chart(points: Sequence[AbstentionPoint]) -> str:
         "precision@1",
         "precision@1 against false-positive rate",
     )
+
+
+def coverage_chart(points: Sequence[CoveragePoint]) -> str:
+    """Return coverage against the mean length of shortlists, with the shipped point marked."""
+    across_label, up_label = "mean length of the shortlist", "coverage"
+    sizes = _ticks(1.0, max(point.size for point in points))
+    ticks = _ticks(*shares_shown([point.coverage for point in points]))
+    across, up = _scales((sizes[0], sizes[-1]), (ticks[0], ticks[-1]))
+    line = " ".join(f"{across(point.size):.1f},{up(point.coverage):.1f}" for point in points)
+    parts = [
+        *_axes(sizes, ticks, across, up, _short, _three),
+        f'<polyline class="line" points="{line}"/>',
+    ]
+    for point in points:
+        kind, radius = ("mark", 5) if point.shipped else ("spot", 4)
+        parts.append(
+            f'<circle class="{kind}" cx="{across(point.size):.1f}" cy="{up(point.coverage):.1f}" '
+            f'r="{radius}"><title>promised {point.promised:.0%}: coverage {point.coverage:.3f}, '
+            f"mean length {point.size:.2f}</title></circle>"
+        )
+    return _svg(parts, across_label, up_label, "coverage against the length of shortlists")
 
 
 def standalone(chart: str) -> str:
@@ -174,6 +197,7 @@ _SCORES = {
     "cosine": "best cosine",
     "bm25": "best BM25 score",
     "rerank_score": "rerank score of the first document",
+    "any_fits": "probability that any document fits",
     "confidence": "confidence of the answer",
 }
 

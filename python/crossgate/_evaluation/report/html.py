@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from crossgate._core import Confidence
 from crossgate._evaluation.measures.losses import DEPTH, PLACES
 from crossgate._evaluation.measures.per_query import Answered
 from crossgate._evaluation.measures.quality import METRICS
-from crossgate._evaluation.measures.signals import calibration_error
 from crossgate._evaluation.measures.worst_answers import Example, Shown
 from crossgate._evaluation.report.answers import (
     LABELS,
@@ -21,6 +19,7 @@ from crossgate._evaluation.report.answers import (
 )
 from crossgate._evaluation.report.charts import (
     abstention_chart,
+    coverage_chart,
     curve_chart,
     flow_chart,
     histogram_chart,
@@ -32,6 +31,8 @@ from crossgate._evaluation.report.page import explained, figure, legend, page, t
 from crossgate._evaluation.report.query_table import SCRIPT, STYLE, queries_table
 from crossgate._evaluation.report.summary import Group, Report
 from crossgate._evaluation.report.text import (
+    count,
+    length,
     percentage,
     points,
     share,
@@ -64,6 +65,7 @@ def _report(report: Report) -> Iterator[str]:
     yield f'<p class="{kind}">{escape(sentence)}</p>'
     for pair in (
         (_quality(report), _gate(report)),
+        (_shortlists(report), _probabilities(report)),
         (_losses(report), _groups(report)),
         (
             _examples("Misses in detail", report.missed),
@@ -173,6 +175,74 @@ def _quality(report: Report) -> Iterator[str]:
         )
 
 
+def _shortlists(report: Report) -> Iterator[str]:
+    fitted = report.profile.shortlist
+    if not fitted.stage1:
+        return
+    yield (
+        f"<h2>Shortlist</h2><p>At most {counted(fitted.most, 'document')}, which contain a fitting "
+        f"one for {fitted.coverage:.0%} of the queries with a match, as the profile promises for "
+        "queries like those that it was fitted on.</p>"
+    )
+    figures = [report.shortlists[mode] for mode in report.modes]
+    rows = [
+        ("coverage", "a fitting document is listed", [share(of.coverage) for of in figures]),
+        ("all", "it contains all that fit", [share(of.coverage_all) for of in figures]),
+        ("length", "mean, with a match", [length(of.size) for of in figures]),
+        ("one document", "share of these lists", [percentage(of.single) for of in figures]),
+        ("empty", "although something fits", [share(of.empty) for of in figures]),
+        ("not empty", "although nothing fits", [share(of.shown) for of in figures]),
+        ("full", "although nothing fits", [share(of.full) for of in figures]),
+        ("length", "mean, without a match", [length(of.size_no_match) for of in figures]),
+        ("characters", "of the listed texts, per query", [count(of.characters) for of in figures]),
+        ("tokens", "estimated from the characters", [count(of.tokens) for of in figures]),
+    ]
+    yield table(
+        ["", *report.modes],
+        [
+            [f"{name}<small>{meaning}</small>", *map(_stacked, cells)]
+            for name, meaning, cells in rows
+            if set(cells) != {"-"}
+        ],
+    )
+    if report.coverage_curve:
+        chart = figure(
+            coverage_chart(report.coverage_curve),
+            "Coverage as the promise varies. Further left is shorter, further up is better.",
+        )
+        yield f'<div class="charts">{chart}</div>'
+
+
+def _probabilities(report: Report) -> Iterator[str]:
+    if not report.reliability:
+        return
+    yield "<h2>Probabilities</h2>"
+    yield table(
+        ["", "stated", "observed", "calibration error"],
+        [
+            [
+                _probability(known.rank),
+                f"{known.stated:.3f}",
+                f"{known.observed:.3f}",
+                f"{known.error:.3f}",
+            ]
+            for known in report.reliability
+        ],
+    )
+    yield '<div class="charts">'
+    for known in report.reliability[:2]:
+        yield figure(
+            reliability_chart(known.bins),
+            f"{_probability(known.rank)}: stated against observed share; on the dashed line they "
+            f"agree. Mean distance {known.error:.3f}.",
+        )
+    yield "</div>"
+
+
+def _probability(rank: int) -> str:
+    return "any document fits" if rank == 0 else f"relevance at rank {rank}"
+
+
 def _gate(report: Report) -> Iterator[str]:
     account = report.economics
     if account is None:
@@ -188,7 +258,7 @@ def _gate(report: Report) -> Iterator[str]:
         if report.abstention:
             yield figure(
                 abstention_chart(report.abstention),
-                "precision@1 as the threshold of an answer's confidence varies and all else stays "
+                "precision@1 as the threshold of an answer's probability varies and all else stays "
                 "the same. Further left means fewer false positives, further up is better.",
             )
         yield "</div>"
@@ -313,13 +383,6 @@ def _signals(report: Report) -> Iterator[str]:
     key = legend([("match", "with a match"), ("no-match", "without")])
     for histogram in report.histograms:
         yield figure(histogram_chart(histogram), key)
-    error = calibration_error(report.reliability)
-    if error is not None:
-        yield figure(
-            reliability_chart(report.reliability),
-            f"{_stated(report)} against how often the first document fits; on the dashed line it "
-            f"is the true probability. Mean distance {error:.3f}.",
-        )
     yield "</div>"
 
 
@@ -334,15 +397,10 @@ _SIGNALS = {
     "agreement": "whether one document is best by cosine, by BM25 and by blend",
     "needs_document": "the probability that the query needs a document at all",
     "rerank_score": "the cross-encoder's score of the first document",
+    "any_fits": "the profile's probability that any document fits",
     "confidence": "the profile's probability that the first document fits",
 }
 """Explanations of the signals."""
-
-
-def _stated(report: Report) -> str:
-    if report.profile.confidence == Confidence():
-        return "The sigmoid of the first document's logit"
-    return "The confidence of the answer"
 
 
 def _examples(title: str, examples: Sequence[Example]) -> Iterator[str]:

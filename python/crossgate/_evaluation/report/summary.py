@@ -16,7 +16,14 @@ from crossgate._evaluation.measures.economics import AbstentionPoint, CurvePoint
 from crossgate._evaluation.measures.losses import Moves
 from crossgate._evaluation.measures.per_query import Answered, answered
 from crossgate._evaluation.measures.quality import METRICS, measure_answer
-from crossgate._evaluation.measures.signals import Histogram, ReliabilityBin, SignalStrength
+from crossgate._evaluation.measures.reliability import Reliability, reliability
+from crossgate._evaluation.measures.shortlists import (
+    CoveragePoint,
+    Shortlists,
+    coverage_curve,
+    measure_shortlists,
+)
+from crossgate._evaluation.measures.signals import Histogram, SignalStrength
 from crossgate._evaluation.measures.statistics import Interval
 from crossgate._evaluation.measures.worst_answers import Example, missed, picked_for_nothing
 from crossgate._evaluation.runs.modes import (
@@ -98,12 +105,15 @@ class Report:
         moves: How stage 2 changed the order of stage 1, by mode.
         economics: Savings and costs of the gate; None if the gate was not run.
         curve: Quality against skip rate as the leads vary; empty if a mode is missing.
-        abstention: Precision against false-positive rate as the confidence threshold varies; empty
-            without a confidence model, or if the dataset cannot show it.
+        abstention: Precision against false-positive rate as the threshold varies; empty without a
+            model of the probability, or if the dataset cannot show it.
+        shortlists: The figures of the shortlists, by mode.
+        coverage_curve: Coverage of the shortlists against their size as the promise varies, in the
+            gated mode if it is compared, else in the last; empty without a promise.
         groups: The figures by kind of query; empty if the dataset names none.
         strengths: How well each signal answers the gate's questions.
         histograms: How the scores are distributed.
-        reliability: Stated against observed probability.
+        reliability: Stated against observed probabilities, in the same mode.
         noise: How much two equal runs differ.
         missed: The worst wrong answers of the gate.
         picked_for_nothing: The worst picks for no-match queries.
@@ -132,10 +142,12 @@ class Report:
     economics: Economics | None
     curve: tuple[CurvePoint, ...]
     abstention: tuple[AbstentionPoint, ...]
+    shortlists: Mapping[str, Shortlists]
+    coverage_curve: tuple[CoveragePoint, ...]
     groups: tuple[Group, ...]
     strengths: tuple[SignalStrength, ...]
     histograms: tuple[Histogram, ...]
-    reliability: tuple[ReliabilityBin, ...]
+    reliability: tuple[Reliability, ...]
     noise: Noise
     missed: tuple[Example, ...]
     picked_for_nothing: tuple[Example, ...]
@@ -292,12 +304,23 @@ def summarize(
                 ]
                 for mode in MODES
             },
-            used.answer.threshold,
+            used.answer,
+        ),
+        shortlists={
+            mode: measure_shortlists(queries, results[mode], most=used.shortlist.most, seed=seed)
+            for mode in shown
+        },
+        coverage_curve=coverage_curve(
+            queries,
+            used,
+            lambda query, profile: decide(
+                query, profile, reference, remote=header.remote, policy=chosen
+            ),
         ),
         groups=_groups(queries, {mode: values[mode] for mode in shown}, seed),
         strengths=signals.strengths(queries, never, always, seed=seed),
         histograms=signals.histograms(queries, always),
-        reliability=() if always is None else signals.reliability(queries, always),
+        reliability=reliability(queries, results[reference]),
         noise=_noise(queries, recalls[reference], seed),
         missed=missed(queries, results[reference], always),
         picked_for_nothing=picked_for_nothing(queries, results[reference]),

@@ -6,10 +6,9 @@ import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from crossgate._core import Confidence, fits
+from crossgate._core import fits
 from crossgate._evaluation.measures.economics import Economics
 from crossgate._evaluation.measures.losses import DEPTH, PLACES
-from crossgate._evaluation.measures.signals import calibration_error
 from crossgate._evaluation.measures.statistics import Interval
 from crossgate._evaluation.report.answers import (
     LABELS,
@@ -55,6 +54,8 @@ def text_report(report: Report, *, signals: bool = False) -> str:
         list(_advice(report)),
         [*_wrapped([gate_sentence(report)]), *_subject(report)],
         list(_quality(report)),
+        list(_shortlists(report)),
+        list(_probabilities(report)),
         list(_losses(report)),
         list(_economics(report)),
         list(_groups(report)),
@@ -165,6 +166,47 @@ def _metrics(report: Report, names: Iterable[str], *, blank: bool = False) -> It
             yield f"  the same: {', '.join(others)}"
 
 
+def _shortlists(report: Report) -> Iterator[str]:
+    fitted = report.profile.shortlist
+    if not fitted.stage1:
+        return
+    figures = [report.shortlists[mode] for mode in report.modes]
+    yield _of_modes(report, f"shortlist of at most {fitted.most}", report.modes)
+    yield f"promised: a fitting document for {fitted.coverage:.0%} of the queries with a match"
+    rows: list[tuple[str, list[str]]] = [
+        ("  coverage", [share(of.coverage) for of in figures]),
+        ("  all that fit are on it", [share(of.coverage_all) for of in figures]),
+        ("  mean length", [length(of.size) for of in figures]),
+        ("  has one document", [percentage(of.single) for of in figures]),
+        ("  empty, with a match", [share(of.empty) for of in figures]),
+        ("  not empty, no match", [share(of.shown) for of in figures]),
+        ("  full, no match", [share(of.full) for of in figures]),
+        ("  mean length, no match", [length(of.size_no_match) for of in figures]),
+        ("  characters per query", [count(of.characters) for of in figures]),
+        ("  tokens, about", [count(of.tokens) for of in figures]),
+    ]
+    for label, cells in rows:
+        if set(cells) != {"-"}:
+            yield _of_modes(report, label, cells)
+    if report.coverage_curve:
+        yield ""
+        yield _row("as the promise varies", ["coverage", "mean length", ""], width=14)
+        for point in report.coverage_curve:
+            mark = "<- shipped" if point.shipped else ""
+            cells = [f"{point.coverage:.3f}", f"{point.size:.2f}", mark]
+            yield _row(f"  {point.promised:.0%}", cells, width=14)
+
+
+def _probabilities(report: Report) -> Iterator[str]:
+    if not report.reliability:
+        return
+    yield _row("probabilities", ["stated", "observed", "calibration error"], width=18)
+    for known in report.reliability:
+        name = "any document fits" if known.rank == 0 else f"relevance at rank {known.rank}"
+        cells = [f"{known.stated:.3f}", f"{known.observed:.3f}", f"{known.error:.3f}"]
+        yield _row(f"  {name}", cells, width=18)
+
+
 def _losses(report: Report) -> Iterator[str]:
     if not report.matched:
         return
@@ -233,7 +275,7 @@ def _curve(report: Report) -> Iterator[str]:
         if threshold.shipped or position % step == 0:
             cells = [percentage(threshold.false_positive_rate), f"{threshold.precision:.3f}"]
             mark = "<- shipped" if threshold.shipped else ""
-            yield _row(f"  confidence {threshold.least:.3f}", [*cells, mark], width=14)
+            yield _row(f"  at least {threshold.least:.3f}", [*cells, mark], width=14)
 
 
 def _groups(report: Report) -> Iterator[str]:
@@ -258,14 +300,6 @@ def _signals(report: Report) -> Iterator[str]:
     yield _row("AUC of a signal", ["rerank? (low value)", "anything relevant?"])
     for strength in report.strengths:
         yield _row(f"  {strength.name}", [share(strength.rerank), share(strength.answer)])
-    error = calibration_error(report.reliability)
-    if error is not None:
-        what = (
-            "sigmoid of the first logit"
-            if report.profile.confidence == Confidence()
-            else "confidence"
-        )
-        yield f"the {what} is off the observed share by {error:.3f} on average"
 
 
 def _noise(report: Report) -> Iterator[str]:
@@ -302,6 +336,18 @@ def _narrowed(bracket: re.Match[str]) -> str:
 
 def _row(label: str, cells: Sequence[str] | Iterator[str], *, width: int = _COLUMN) -> str:
     return f"{label:<{_LABEL}}  {' '.join(f'{cell:>{width}}' for cell in cells)}".rstrip()
+
+
+def length(interval: Interval | None) -> str:
+    """Return a mean length with its interval."""
+    if interval is None:
+        return "-"
+    return f"{interval.value:.2f} [{interval.low:.2f}, {interval.high:.2f}]"
+
+
+def count(value: float | None) -> str:
+    """Return a mean count as a whole number."""
+    return "-" if value is None else f"{value:.0f}"
 
 
 def share(interval: Interval | None) -> str:

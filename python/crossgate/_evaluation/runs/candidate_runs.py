@@ -193,6 +193,7 @@ def _reranked(rows: Sequence[_Row], reranker: Reranker) -> Iterator[StoredQuery]
             signals=trace["gate"]["signals"],
             milliseconds={"always": dict(result.timings)},
             excerpts={hit.id: hit.document.text[:240] for hit in result.hits[:1]},
+            lengths={hit.id: len(hit.document.content) for hit in result.hits},
         )
 
 

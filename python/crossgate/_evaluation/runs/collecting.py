@@ -40,6 +40,8 @@ BODY_WEIGHTS = (0.0, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0)
 """The weights of the body under which a run keeps BM25 scores, for `calibrate` to choose from."""
 
 _EXCERPT = 240
+_STATED = ("reranker_not_fitted", "no_shortlist", "coverage")
+"""Codes that the report states once, since they depend on the profile and not on the query."""
 _RICHEST: tuple[Mode, ...] = ("always", "gated", "never", "remote")
 
 
@@ -220,19 +222,20 @@ def _route(
         repeated=repeated,
         sources=_sources(richest),
         excerpts={id: _excerpt(index, id, passages.get(id)) for id in shown},
+        lengths={scores.id: _length(index, scores.id) for scores in scored},
         degraded=tuple(
             dict.fromkeys(
                 note.code
                 for result in results.values()
                 for note in result.degraded
-                if note.code != "reranker_not_fitted"  # stated in the first lines of the report
+                if note.code not in _STATED
             )
         ),
     )
 
 
 def _result(router: Router, query: LabelledQuery) -> RouteResult:
-    return router.route(query.text, limit=None, allow=query.candidates)
+    return router.route(query.text, limit=None, allow=query.candidates, context=query.context)
 
 
 def _read_all(result: RouteResult) -> bool:
@@ -275,6 +278,11 @@ def _reweighed(
 def _readable(index: Index, scores: _core.Scored) -> str:
     document = index.get(scores.id)
     return "" if document is None else readable(document, scores.passage)
+
+
+def _length(index: Index, id: str) -> int:
+    document = index.get(id)
+    return 0 if document is None else len(document.content)
 
 
 def _excerpt(index: Index, id: str, passage: _core.Span | None) -> str:

@@ -43,7 +43,7 @@ def policy_of(mode: Mode, policy: Policy) -> Policy:
 
 
 def without_thresholds(profile: Profile) -> Profile:
-    """Return a profile that states its confidence but applies no threshold to it.
+    """Return a profile that states its probabilities but applies no threshold to them.
 
     Candidates of too little relevance stay dropped: their threshold is a different one.
     """
@@ -80,7 +80,7 @@ def decide(
         remembered = _Remembered(query.remote_pairs, identity=remote or "stored")
     policy = policy or Policy()
     if not hold_back:
-        profile = without_thresholds(profile).replace(confidence={}, relevance={})
+        profile = without_thresholds(profile).replace(any_fits={}, relevance={})
         policy = Policy()
     key = policy.source_type
     documents = {
@@ -121,7 +121,9 @@ def reblended(query: StoredQuery, profile: Profile) -> StoredQuery:
         message = f"query {query.id!r} was run without vectors: its blend cannot be changed"
         raise SourceError("unsuitable_run", message)
     bm25 = dict(query.reweighed.get(weight, {}))
-    return replace(query, scored=tuple(_core.reblend(query.scored, profile.blend, bm25)))
+    return replace(
+        query, scored=tuple(_core.reblend(query.scored, profile.blend, bm25, profile.evidence))
+    )
 
 
 def keeps_pools(header: RunHeader, profile: Profile) -> bool:

@@ -102,6 +102,7 @@ class StoredQuery:
             same; None for the queries that were routed once.
         sources: Source types of candidates that have one, by id.
         excerpts: The beginnings of documents that a reader may want to see.
+        lengths: Characters of the candidates' heads by id; empty in runs of earlier releases.
         degraded: Codes of the parts that did not run as configured.
     """
 
@@ -121,6 +122,7 @@ class StoredQuery:
     repeated: tuple[float, bool] | None = None
     sources: Mapping[str, str] = field(default_factory=dict)
     excerpts: Mapping[str, str] = field(default_factory=dict)
+    lengths: Mapping[str, int] = field(default_factory=dict)
     degraded: tuple[str, ...] = ()
 
     @property
@@ -233,6 +235,7 @@ def _query_values(query: StoredQuery) -> dict[str, Any]:
         "repeated": query.repeated,
         "sources": dict(query.sources),
         "excerpts": dict(query.excerpts),
+        "lengths": dict(query.lengths),
         "degraded": list(query.degraded),
     }
 
@@ -256,6 +259,7 @@ def _query(values: dict[str, Any]) -> StoredQuery:
         repeated=None if repeated is None else (repeated[0], repeated[1]),
         sources=values.get("sources", {}),
         excerpts=values["excerpts"],
+        lengths=values.get("lengths", {}),
         degraded=tuple(values["degraded"]),
     )
 

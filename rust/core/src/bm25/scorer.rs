@@ -80,19 +80,20 @@ struct Part<'a> {
 }
 
 impl<'a> Scorer<'a> {
-    /// `lists` has the postings of the query's terms in their order.
+    /// `lists` has the postings and the weights of the query's terms in their order.
     pub(super) fn new(
         index: &'a Bm25,
-        lists: &[&'a Postings],
+        lists: &[(&'a Postings, f64)],
         body_weight: f64,
         sizes: Sizes,
     ) -> Self {
-        let heads = lists.iter().map(|list| list.heads.len()).sum();
+        let heads = lists.iter().map(|(list, _)| list.heads.len()).sum();
         let mut terms: Vec<_> = lists
             .iter()
-            .map(|list| {
+            .map(|(list, weight)| {
                 let all = Part { heads: &list.heads, passages: &list.passages };
-                Term { idf: index.idf(list), rank: 0, all, left: all, here: Part::default() }
+                let idf = weight * index.idf(list);
+                Term { idf, rank: 0, all, left: all, here: Part::default() }
             })
             .collect();
         let mut by_idf: Vec<_> = (0..terms.len()).collect();
@@ -208,6 +209,18 @@ impl<'a> Scorer<'a> {
             }
             visit(slot, found);
         }
+    }
+
+    /// The match of one document, wherever the windows are.
+    pub(crate) fn score(&self, slot: u32) -> Match {
+        let mut found = Match::default();
+        for Term { idf, all, .. } in &self.terms {
+            if let Some(saturated) = all.at(&self.saturation, slot) {
+                found.score += idf * saturated;
+                found.overlap += 1;
+            }
+        }
+        found
     }
 
     /// The number, from 0, of the document's passage with the largest sum of idf over the query terms

@@ -731,6 +731,7 @@ pub(super) static OPENING: LazyLock<Vec<Form>> = LazyLock::new(|| {
         "LEAD? PAUSE? EXCLUDES ARE? :" Object::After, None;
         "LEAD? PAUSE? WHO? excludes|excluding|except|excepting" Object::After, Plain;
         "LEAD? PAUSE? apart|aside from" Object::After, None;
+        "for? everything|anything|all but|except|excluding" Object::After, Plain;
         "LEAD? PAUSE? ANOTHER handle|handles|cover|covers|do|does|exist|exists|is|are|for FOR?" Object::After, None;
         "LEAD? PAUSE? WHO? handle|handles|cover|covers|do|does|support|supports|accept|accepts neither" Object::After, None;
         "LEAD? PAUSE? WHO? refuses|declines to *" Object::After, Excludes;

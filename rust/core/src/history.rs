@@ -1,0 +1,566 @@
+//! The conversation: how much a prompt leans on earlier requests, and what each of them counts.
+//!
+//! "Do the same for the other file" means what the request before it meant, while a prompt that
+//! stands alone must not change with what was asked before.
+
+use std::sync::LazyLock;
+
+use crate::probability::logistic;
+use crate::text::Analyzer;
+use crate::words::{Token, tokens};
+
+/// Earlier requests that count, from the newest on.
+pub const MOST_REQUESTS: usize = 4;
+
+/// Weight of the request before a prompt that leans on it entirely; that of the prompt is 1.
+const WEIGHT: f64 = 2.0;
+
+/// The weight of each request is this share of that of the next one.
+const DECAY: f64 = 0.7;
+
+/// Number of features of [`features`].
+pub const FEATURES: usize = 7;
+
+/// Intercept and weights of the logistic model of [`leans`], in the order of [`features`].
+///
+/// `models/fit_history.py` fits them to prompts of our own, and prints them.
+const MODEL: [f64; FEATURES + 1] = [8.95, 2.27, 0.69, 2.79, 0.85, -2.87, 1.68, -2.86];
+
+/// First words of a prompt that goes on with something.
+const CONTINUING: &[&str] = &[
+    "and", "also", "now", "then", "but", "no", "not", "yes", "ok", "okay", "next", "so", "or",
+    "plus", "instead", "actually", "same", "again", "right", "alright", "wait", "hmm", "hm", "oh",
+    "thanks", "great", "good", "perfect", "nice", "cool", "fine", "sure", "yep", "yeah", "nope",
+    "still", "only", "almost", "without",
+];
+
+/// First words that compare with something that is there already.
+const COMPARING: &[&str] = &[
+    "more",
+    "less",
+    "fewer",
+    "shorter",
+    "longer",
+    "bigger",
+    "smaller",
+    "larger",
+    "higher",
+    "lower",
+    "wider",
+    "narrower",
+    "thicker",
+    "thinner",
+    "darker",
+    "lighter",
+    "brighter",
+    "warmer",
+    "cooler",
+    "softer",
+    "firmer",
+    "stronger",
+    "weaker",
+    "simpler",
+    "clearer",
+    "cleaner",
+    "kinder",
+    "nicer",
+    "friendlier",
+    "funnier",
+    "faster",
+    "slower",
+    "louder",
+    "quieter",
+    "tighter",
+    "looser",
+    "cheaper",
+    "better",
+    "worse",
+    "earlier",
+    "later",
+    "too",
+];
+
+/// Words that refer to something as a pronoun, and to nothing in front of a noun: "fix this", and
+/// "merge these files".
+const POINTING: &[&str] = &["this", "these", "those", "both", "either"];
+
+/// Words that refer to something said before, unless the prompt itself names it.
+const PRONOUNS: &[&str] = &["it", "its", "them", "they", "their", "ones"];
+
+/// Words that hardly ever stand in a prompt that stands alone.
+const STRONGLY: &[&str] =
+    &["same", "other", "others", "another", "again", "previous", "above", "earlier", "ones"];
+
+/// Numbers of places: "the third" is the third of something that was said.
+const ORDINALS: &[&str] = &["first", "second", "third", "fourth", "fifth", "sixth", "last", "next"];
+
+/// Words that begin no noun phrase. What stands in front of one of them stands for a noun itself.
+const FUNCTION_WORDS: &[&str] = &[
+    "about",
+    "above",
+    "after",
+    "again",
+    "against",
+    "all",
+    "also",
+    "am",
+    "and",
+    "are",
+    "aren't",
+    "as",
+    "at",
+    "be",
+    "because",
+    "been",
+    "before",
+    "below",
+    "between",
+    "but",
+    "by",
+    "can",
+    "can't",
+    "cannot",
+    "could",
+    "did",
+    "didn't",
+    "do",
+    "does",
+    "doesn't",
+    "don't",
+    "down",
+    "during",
+    "each",
+    "else",
+    "first",
+    "for",
+    "from",
+    "had",
+    "has",
+    "have",
+    "he",
+    "her",
+    "here",
+    "him",
+    "how",
+    "i",
+    "if",
+    "in",
+    "instead",
+    "into",
+    "is",
+    "isn't",
+    "it",
+    "like",
+    "looks",
+    "may",
+    "me",
+    "might",
+    "must",
+    "needs",
+    "no",
+    "not",
+    "now",
+    "of",
+    "off",
+    "on",
+    "once",
+    "only",
+    "or",
+    "our",
+    "out",
+    "over",
+    "please",
+    "shall",
+    "she",
+    "should",
+    "shouldn't",
+    "so",
+    "than",
+    "that",
+    "the",
+    "them",
+    "then",
+    "there",
+    "they",
+    "through",
+    "to",
+    "too",
+    "under",
+    "until",
+    "up",
+    "us",
+    "was",
+    "wasn't",
+    "we",
+    "were",
+    "what",
+    "when",
+    "where",
+    "which",
+    "while",
+    "who",
+    "why",
+    "will",
+    "with",
+    "within",
+    "without",
+    "won't",
+    "work",
+    "works",
+    "would",
+    "you",
+    "your",
+    "a",
+    "an",
+    "my",
+];
+
+/// Forms of "to be" and of auxiliary verbs.
+const AUXILIARIES: &[&str] = &[
+    "is", "are", "was", "were", "has", "have", "had", "does", "do", "did", "can", "could", "will",
+    "would", "shall", "should", "must", "may", "might", "isn't", "aren't", "wasn't", "doesn't",
+    "won't", "can't", "cannot", "comes", "come",
+];
+
+/// Prepositions: "into one" is a number.
+const PREPOSITIONS: &[&str] = &[
+    "about", "after", "against", "as", "at", "before", "between", "by", "for", "from", "in",
+    "into", "of", "on", "over", "than", "to", "with", "within", "without",
+];
+
+/// A pronoun after more terms than this refers to one of them.
+const OWN_TERMS: usize = 2;
+
+/// Words of thanks, greetings and agreement.
+const COURTESIES: &[&str] = &[
+    "ok",
+    "okay",
+    "thanks",
+    "thank",
+    "thx",
+    "great",
+    "perfect",
+    "nice",
+    "cool",
+    "good",
+    "yes",
+    "no",
+    "yeah",
+    "yep",
+    "sure",
+    "fine",
+    "awesome",
+    "excellent",
+    "lovely",
+    "wonderful",
+    "alright",
+    "right",
+    "got",
+    "hi",
+    "hello",
+    "hey",
+    "bye",
+    "goodbye",
+    "cheers",
+    "please",
+    "sorry",
+    "that's",
+    "it's",
+    "all",
+    "works",
+    "sounds",
+    "looks",
+    "correct",
+    "done",
+    "welcome",
+    "much",
+    "so",
+    "very",
+    "a",
+    "lot",
+    "for",
+    "now",
+    "your",
+    "you",
+    "help",
+    "i",
+    "need",
+    "the",
+    "that",
+    "this",
+    "it",
+    "was",
+    "is",
+    "me",
+    "and",
+    "hm",
+    "hmm",
+    "wow",
+    "phew",
+    "haha",
+    "oh",
+    "ah",
+    "dear",
+    "morning",
+    "evening",
+    "later",
+    "today",
+    "tomorrow",
+    "see",
+    "interesting",
+    "funny",
+];
+
+static ENGLISH: LazyLock<Analyzer> =
+    LazyLock::new(|| Analyzer::new("english").expect("the language is built in"));
+
+/// The probability in [0, 1] that a prompt leans on earlier requests, from its English words.
+pub fn leans(prompt: &str) -> f64 {
+    let odds: f64 =
+        features(prompt).iter().zip(&MODEL[1..]).map(|(value, weight)| value * weight).sum();
+    logistic(MODEL[0] + odds).unwrap_or_default()
+}
+
+/// The features of a prompt for [`leans`].
+///
+/// They are: whether it goes on with something, whether it begins with a comparison, how many of its
+/// words refer to something and how many do so strongly (at most 2 each), ln(1 + its terms), whether it
+/// has at most two terms, and ln(1 + its words).
+pub fn features(prompt: &str) -> [f64; FEATURES] {
+    let tokens = tokens(prompt);
+    let words = Words(&tokens);
+    let count = |places: &mut dyn Iterator<Item = bool>| {
+        places.filter(|refers| *refers).count().min(2) as f64
+    };
+    let places = 0..tokens.len();
+    let terms = ENGLISH.terms(prompt).len();
+    let first = tokens.iter().find(|token| token.is_word());
+    let begins = |list: &[&str]| first.is_some_and(|first| list.contains(&&*first.text));
+    let flag = |set: bool| f64::from(u8::from(set));
+    [
+        flag(begins(CONTINUING)),
+        flag(begins(COMPARING)),
+        count(&mut places.clone().map(|at| words.refers(at))),
+        count(&mut places.map(|at| words.refers_strongly(at))),
+        (terms as f64).ln_1p(),
+        flag(terms <= 2),
+        (tokens.iter().filter(|token| token.is_word()).count() as f64).ln_1p(),
+    ]
+}
+
+/// The words and marks of a prompt.
+struct Words<'a>(&'a [Token<'a>]);
+
+impl Words<'_> {
+    fn text(&self, at: usize) -> Option<&str> {
+        self.0.get(at).map(|token| &*token.text)
+    }
+
+    fn before(&self, at: usize) -> Option<&str> {
+        self.text(at.checked_sub(1)?)
+    }
+
+    fn is_word(&self, at: usize) -> bool {
+        self.0.get(at).is_some_and(Token::is_word)
+    }
+
+    /// Whether a noun phrase goes on after a determiner or a number: "these three files".
+    fn has_noun(&self, at: usize) -> bool {
+        let mut next = at + 1;
+        while self.text(next).is_some_and(is_number) {
+            next += 1;
+        }
+        self.is_word(next) && self.text(next).is_some_and(|word| !FUNCTION_WORDS.contains(&word))
+    }
+
+    /// Whether a clause begins here: what follows a noun there describes it.
+    fn begins_clause(&self, at: usize) -> bool {
+        const CONJUNCTIONS: &[&str] = &["and", "but", "if", "or", "not", "is", "because", "when"];
+        at == 0
+            || !self.is_word(at - 1)
+            || self.before(at).is_some_and(|word| CONJUNCTIONS.contains(&word))
+    }
+
+    fn follows(&self, at: usize, list: &[&str]) -> bool {
+        self.text(at + 1).is_some_and(|word| list.contains(&word))
+    }
+
+    /// Whether few words of the prompt stand before this one, so that it refers to none of them.
+    fn is_early(&self, at: usize) -> bool {
+        let own = self.0.iter().take(at).filter(|token| token.is_word());
+        own.filter(|token| !FUNCTION_WORDS.contains(&&*token.text)).count() <= OWN_TERMS
+    }
+
+    /// Whether a word stands for something that the prompt does not name.
+    fn refers(&self, at: usize) -> bool {
+        let Some(word) = self.text(at) else { return false };
+        match word {
+            "that" => {
+                // "the strings that must match" and "check that it works" refer to nothing.
+                !self.has_noun(at)
+                    && (self.begins_clause(at) || !self.follows(at, AUXILIARIES))
+                    && !self.follows(at, &["the", "a", "an", "we", "i", "you", "they", "it", "my"])
+            }
+            "that's" | "it's" => self.is_early(at),
+            "one" => {
+                !self.has_noun(at)
+                    && !self.follows(at, &["of"])
+                    && self.before(at).is_some_and(|word| !PREPOSITIONS.contains(&word))
+                    && self.is_early(at)
+            }
+            "more" | "less" => !self.has_noun(at) && !self.follows(at, &["than"]),
+            // "There is a bug" and "here: ..." point at what follows.
+            "here" | "there" => {
+                !self.has_noun(at)
+                    && !self.follows(at, AUXILIARIES)
+                    && self.text(at + 1).is_none_or(|next| next != ":")
+            }
+            "too" => !self.has_noun(at) && !self.follows(at, FUNCTION_WORDS),
+            "else" | "also" => true,
+            "instead" => !self.follows(at, &["of"]),
+            "rest" => self.before(at) == Some("the") && !self.has_noun(at),
+            _ if ORDINALS.contains(&word) => {
+                self.before(at) == Some("the") && (self.is_early(at) || !self.has_noun(at))
+            }
+            _ if POINTING.contains(&word) => {
+                !self.has_noun(at) && self.text(at + 1).is_none_or(|next| next != ":")
+            }
+            _ if PRONOUNS.contains(&word) => self.is_early(at),
+            _ => self.refers_strongly(at),
+        }
+    }
+
+    /// Whether a word hardly ever stands in a prompt that stands alone.
+    fn refers_strongly(&self, at: usize) -> bool {
+        let Some(word) = self.text(at) else { return false };
+        match word {
+            "too" | "else" | "instead" | "rest" | "one" => self.refers(at),
+            _ => STRONGLY.contains(&word) && self.is_early(at),
+        }
+    }
+}
+
+/// Whether a word is a number, in digits or letters.
+fn is_number(word: &str) -> bool {
+    const NUMBERS: &[&str] = &[
+        "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "twelve", "few",
+        "couple",
+    ];
+    NUMBERS.contains(&word) || word.chars().all(|letter| letter.is_ascii_digit())
+}
+
+/// Whether a prompt consists of thanks, greetings and agreement, and asks for nothing.
+pub fn is_courtesy(prompt: &str) -> bool {
+    let tokens = tokens(prompt);
+    let mut words = tokens.iter().filter(|token| token.is_word()).peekable();
+    words.peek().is_some() && words.all(|word| COURTESIES.contains(&&*word.text))
+}
+
+/// The weights of `count` earlier requests, oldest first, if that of the prompt is 1.
+///
+/// `standing` is the probability that the best document for the prompt alone fits it. The weight of
+/// the newest request is 2 `leans` (1 - `standing`^2), and each one before it has 0.7 times the weight
+/// of the next. A courtesy leans on the conversation entirely.
+pub fn weights(prompt: &str, count: usize, standing: f64) -> Vec<f64> {
+    let newest = if is_courtesy(prompt) {
+        WEIGHT
+    } else {
+        WEIGHT * leans(prompt) * (1.0 - standing.clamp(0.0, 1.0).powi(2))
+    };
+    let mut weights = vec![0.0; count];
+    let mut weight = newest;
+    for place in weights.iter_mut().rev().take(MOST_REQUESTS) {
+        *place = weight;
+        weight *= DECAY;
+    }
+    weights
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn prompts_that_continue_lean_and_complete_requests_do_not() {
+        for prompt in
+            ["do the same for the other file", "now in German", "and the third one, too", "again"]
+        {
+            assert!(leans(prompt) > 0.8, "{prompt}: {}", leans(prompt));
+        }
+        for prompt in [
+            "merge these three PDF files into one document for the notary",
+            "write unit tests for the currency parser in src/money.rs",
+            "draw a chart of the monthly revenue by region from sales.csv",
+        ] {
+            assert!(leans(prompt) < 0.3, "{prompt}: {}", leans(prompt));
+        }
+    }
+
+    #[test]
+    fn a_determiner_with_its_noun_refers_to_nothing() {
+        let references = |prompt: &str| features(prompt)[2];
+        for prompt in [
+            "merge these three files",
+            "review this function",
+            "here is one more invoice",
+            "join the pages into one document",
+            "write a will that is valid in Austria",
+            "check that the strings match",
+            "there is a leak",
+            "bake two more loaves than last week",
+            "use a heap instead of sorting",
+            "test the REST endpoints",
+        ] {
+            assert_eq!(references(prompt), 0.0, "{prompt}");
+        }
+        for prompt in [
+            "merge these",
+            "those in the shade",
+            "use the long one",
+            "a bit more",
+            "turn that into a table",
+            "put it there",
+            "the third one",
+            "this too",
+            "and the rest",
+            "blue instead",
+        ] {
+            assert!(references(prompt) >= 1.0, "{prompt}");
+        }
+    }
+
+    #[test]
+    fn a_courtesy_asks_for_nothing() {
+        for prompt in ["thanks!", "ok great, thank you so much", "perfect, that's all for now"] {
+            assert!(is_courtesy(prompt), "{prompt}");
+        }
+        for prompt in ["", "thanks, now merge them", "ok do it for the other file"] {
+            assert!(!is_courtesy(prompt), "{prompt}");
+        }
+    }
+
+    #[test]
+    fn weights_fall_with_age_and_with_how_well_the_prompt_stands_alone() {
+        let prompt = "do the same for the other file";
+        let found = weights(prompt, 6, 0.0);
+        assert_eq!(found[..2], [0.0, 0.0]);
+        assert!((found[5] - 2.0 * leans(prompt)).abs() < 1e-12);
+        assert!((found[4] - 0.7 * found[5]).abs() < 1e-12);
+        assert!((weights(prompt, 1, 0.5)[0] - 0.75 * found[5]).abs() < 1e-12);
+        assert_eq!(weights(prompt, 2, 1.0), [0.0, 0.0]);
+        assert_eq!(weights("thank you", 1, 1.0), [2.0]);
+        assert_eq!(weights(prompt, 0, 0.0), Vec::<f64>::new());
+    }
+
+    proptest! {
+        #[test]
+        fn any_prompt_has_weights_in_bounds(prompt in "\\PC{0,80}", count in 0_usize..9, standing in 0.0..1.0_f64) {
+            let found = weights(&prompt, count, standing);
+            prop_assert_eq!(found.len(), count);
+            prop_assert!(found.iter().all(|weight| (0.0..=2.0).contains(weight)));
+            prop_assert!(found.is_sorted());
+        }
+    }
+}

@@ -1,0 +1,500 @@
+//! The triggers of a description: words and phrases that its author says should select it.
+//!
+//! They are quoted after "use when the user says", listed after "triggers:" or "when the user
+//! mentions", or the name of the document. A quotation in other prose is no trigger.
+//!
+//! English only: in another language only lists after "triggers:" and names are found.
+
+use std::sync::LazyLock;
+
+use crate::words::{Bounds, Class, Pattern, Token, quoted, sentences, tokens};
+
+/// More triggers than this are cut off.
+const MOST_TRIGGERS: usize = 64;
+/// A longer item of a list, in words, is a sentence and no trigger.
+const LONGEST_ITEM: usize = 4;
+/// A longer quotation, in words, is a whole prompt: it will hardly be written again.
+const LONGEST_QUOTE: usize = 8;
+
+const CLASSES: &[Class] = &[
+    (
+        "WHO",
+        &[
+            "user",
+            "users",
+            "the user",
+            "the users",
+            "a user",
+            "someone",
+            "somebody",
+            "anyone",
+            "anybody",
+            "people",
+            "you",
+            "they",
+            "i",
+            "we",
+            "person",
+            "the person",
+            "the prompt",
+            "a prompt",
+            "prompts",
+            "the request",
+            "a request",
+            "the message",
+            "a message",
+            "customer",
+            "the customer",
+            "the client",
+            "client",
+            "developer",
+            "the developer",
+            "the human",
+            "the owner",
+            "the team",
+            "the question",
+            "a question",
+            "the query",
+            "the task",
+            "request",
+        ],
+    ),
+    (
+        "NAMES",
+        &[
+            "say",
+            "says",
+            "said",
+            "saying",
+            "mention",
+            "mentions",
+            "mentioned",
+            "mentioning",
+            "ask for",
+            "asks for",
+            "asking for",
+            "asked for",
+            "ask about",
+            "asks about",
+            "asking about",
+            "asked about",
+            "type",
+            "types",
+            "bring up",
+            "brings up",
+            "refer to",
+            "refers to",
+            "talk about",
+            "talks about",
+            "use the word",
+            "uses the word",
+            "use the words",
+            "uses the words",
+            "use words like",
+            "uses words like",
+            "use terms like",
+            "uses terms like",
+            "use phrases like",
+            "uses phrases like",
+            "say things like",
+            "says things like",
+            "says something like",
+            "request",
+            "requests",
+        ],
+    ),
+    ("ASKS", &["ask", "asks", "asking", "asked", "write", "writes", "wants", "want"]),
+    (
+        "TRIGGER",
+        &[
+            "trigger",
+            "triggers",
+            "triggered",
+            "triggering",
+            "activate",
+            "activates",
+            "activated",
+            "invoke",
+            "invoked",
+            "fire",
+            "fires",
+            "also triggers",
+            "also trigger",
+        ],
+    ),
+    (
+        "LIST",
+        &[
+            "triggers",
+            "trigger",
+            "keywords",
+            "keyword",
+            "trigger words",
+            "trigger word",
+            "trigger phrases",
+            "trigger phrase",
+            "trigger keywords",
+            "trigger terms",
+            "activation words",
+            "activation phrases",
+            "activation keywords",
+            "invocation phrases",
+            "key phrases",
+            "keyphrases",
+            "also known as",
+            "aliases",
+            "tags",
+            "search terms",
+            "common phrases",
+            "example phrases",
+            "phrases",
+        ],
+    ),
+    (
+        "LIKE",
+        &[
+            "like",
+            "such as",
+            "including",
+            "e.g",
+            "for example",
+            "with",
+            "of",
+            "the words",
+            "words like",
+        ],
+    ),
+];
+
+/// Behind one of these, a quotation is a trigger.
+static CUES: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
+    patterns(&[
+        "TRIGGER on|when|whenever|if|for|by|with|:|phrases|phrase|words|terms|keywords|include|includes|even|upon|are",
+        "LIST include|includes|are|:",
+        "when|whenever|if asked|asking|prompted|told",
+        "whenever",
+        "WHO NAMES",
+        "WHO ASKS",
+        "phrasings|phrases|phrase|prompts|requests|queries|questions|utterances|commands|forms|messages include|includes|like|such|are|:|to|for",
+        "handles|handle|answers|answer|covers requests|prompts|questions|queries|phrases",
+    ])
+});
+
+/// The same for quotations alone: what stands in backticks is often code.
+static USES: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
+    patterns(&[
+        "use|used|useful|apply|applies|applicable|load|reach|call|run *? *? *? *? when|whenever|if|for|on|:",
+        "when|if",
+    ])
+});
+
+/// Behind one of these, the items of a list are triggers without quotation marks.
+static LISTS: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
+    patterns(&[
+        "LIST are? :",
+        "LIST include|includes :?",
+        "TRIGGER include|includes :?",
+        "TRIGGER :",
+        "TRIGGER on|by|for|upon :? LIKE?",
+        "when|whenever|if|once WHO NAMES :? LIKE?",
+        "when|whenever|if asked about|for :? LIKE?",
+        "or NAMES :? LIKE?",
+        "mention|mentions of",
+    ])
+});
+
+fn patterns(written: &[&'static str]) -> Vec<Pattern> {
+    written.iter().map(|one| Pattern::new(one, CLASSES)).collect()
+}
+
+/// Closes a list whose items stand before it: "whenever decks or slides are mentioned".
+static MENTIONED: LazyLock<Pattern> =
+    LazyLock::new(|| Pattern::new("is|are|were|gets|get|being mentioned|named|requested", CLASSES));
+
+/// The triggers of a document, in the order of the text and without repetitions; its title is one.
+///
+/// `purpose` is the text without its exclusions: "not when the user says ..." names no trigger.
+pub fn read(title: &str, purpose: &str) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    if title.split_whitespace().count() <= LONGEST_ITEM {
+        found.extend((!title.trim().is_empty()).then(|| title.trim().to_owned()));
+    }
+    for sentence in sentences(purpose) {
+        let text = sentence_text(purpose, &sentence);
+        found.extend(of_sentence(text));
+    }
+    let mut seen = std::collections::HashSet::new();
+    found.retain(|one| seen.insert(one.to_lowercase()));
+    found.truncate(MOST_TRIGGERS);
+    found
+}
+
+fn sentence_text<'a>(text: &'a str, sentence: &Bounds) -> &'a str {
+    text.get(sentence.start..sentence.end).unwrap_or_default()
+}
+
+fn of_sentence(text: &str) -> Vec<String> {
+    let tokens = tokens(text);
+    let plain = |at: &usize| tokens.get(*at).is_some_and(|token| !token.is_quoted);
+    let behind = |cues: &[Pattern]| {
+        let ends = (0..tokens.len()).filter(plain);
+        let mut ends =
+            ends.filter_map(|at| cues.iter().filter_map(|cue| cue.end(&tokens, at)).min());
+        ends.next().and_then(|end| tokens.get(end - 1)).map_or(usize::MAX, |cue| cue.end)
+    };
+    let (cue, use_cue) = (behind(&CUES), behind(&USES));
+    let mut found = Vec::new();
+    for quote in quoted(text) {
+        let is_code = text.get(..quote.start).is_some_and(|before| before.ends_with('`'));
+        let start = quote.start;
+        let words = text.get(quote).unwrap_or_default().trim().trim_end_matches([',', '.', ';']);
+        if (cue <= start || (use_cue <= start && !is_code))
+            && words.split_whitespace().count() <= LONGEST_QUOTE
+        {
+            found.push(words.to_owned());
+        }
+    }
+    let mut last = 0;
+    for at in (0..tokens.len()).filter(plain) {
+        let start = LISTS.iter().filter_map(|list| list.end(&tokens, at)).max();
+        if let Some(start) = start.filter(|_| at >= last) {
+            last = start;
+            found.extend(items(text, &tokens, start, tokens.len()));
+        }
+    }
+    let is_condition = |at: &usize| {
+        tokens.get(*at).is_some_and(|one| one.is("when") || one.is("whenever") || one.is("if"))
+    };
+    let opens = (0..tokens.len()).filter(plain).find(is_condition);
+    let closes = (0..tokens.len()).filter(plain).find(|at| MENTIONED.end(&tokens, *at).is_some());
+    if let (Some(opens), Some(closes)) = (opens, closes) {
+        found.extend(items(text, &tokens, opens + 1, closes));
+    }
+    found.retain(|one| one.chars().filter(|letter| letter.is_alphanumeric()).count() >= 2);
+    found
+}
+
+/// The items of an enumeration without quotation marks, as far as they are short.
+fn items(text: &str, tokens: &[Token<'_>], from: usize, to: usize) -> Vec<String> {
+    let mut found = Vec::new();
+    // "Triggers: deck; slides" is a list to its end; in a sentence, a semicolon begins another clause.
+    let is_list =
+        from.checked_sub(1).and_then(|before| tokens.get(before)).is_some_and(|one| one.is(":"));
+    let mut first = from;
+    let mut open = 0_usize;
+    for at in from..=to {
+        let token = tokens.get(at).filter(|_| at < to);
+        let word = token.map_or("", |one| &*one.text);
+        let separates =
+            matches!(word, "" | "," | ";" | ":" | "|" | "or" | "-" | "." | "!" | "?" | "(" | ")");
+        if separates {
+            if open == 0
+                && let Some(item) = item(text, tokens, first, at)
+            {
+                found.push(item);
+            }
+            first = at + 1;
+        }
+        match word {
+            "(" => open += 1,
+            ")" => open = open.saturating_sub(1),
+            ";" if is_list => {}
+            "-" | ";" | "." | "!" | "?" => break,
+            _ => {}
+        }
+    }
+    found
+}
+
+fn item(text: &str, tokens: &[Token<'_>], mut first: usize, last: usize) -> Option<String> {
+    while first < last && tokens.get(first).is_some_and(|one| LEADING.contains(&&*one.text)) {
+        first += 1;
+    }
+    let inside = tokens.get(first..last)?;
+    let is_short = (1..=LONGEST_ITEM).contains(&inside.len());
+    // Quotations are triggers by themselves, and a verb begins a clause of its own.
+    let is_plain = inside.iter().all(|one| !one.is_quoted && one.is_word());
+    let is_clause = inside.first().is_some_and(|one| CLAUSES.contains(&&*one.text));
+    if !is_short || !is_plain || is_clause {
+        return None;
+    }
+    text.get(inside.first()?.start..inside.last()?.end).map(str::to_owned)
+}
+
+/// Words before an item that are not a part of it.
+const LEADING: &[&str] = &[
+    "a",
+    "an",
+    "the",
+    "any",
+    "some",
+    "their",
+    "his",
+    "her",
+    "your",
+    "its",
+    "this",
+    "that",
+    "for",
+    "to",
+    "about",
+    "like",
+    "such",
+    "as",
+    "or",
+    "and",
+    "on",
+    "of",
+    "with",
+    "either",
+    "e.g",
+    "i.e",
+    "also",
+    "words",
+    "phrases",
+    "terms",
+    "things",
+    "something",
+    "anything",
+    "mentions",
+    "explicit",
+    "specific",
+];
+
+/// First words of a clause that names no trigger.
+const CLAUSES: &[&str] = &[
+    "is",
+    "are",
+    "was",
+    "needs",
+    "need",
+    "wants",
+    "want",
+    "has",
+    "have",
+    "it",
+    "they",
+    "you",
+    "when",
+    "whenever",
+    "if",
+    "how",
+    "what",
+    "which",
+    "where",
+    "whether",
+    "even",
+    "not",
+    "other",
+    "more",
+    "similar",
+    "related",
+    "etc",
+    "so",
+    "but",
+    "asks",
+    "says",
+    "in",
+    "at",
+    "by",
+    "from",
+    "another",
+    "one",
+    "does",
+    "do",
+    "can",
+    "should",
+    "must",
+    "then",
+    "there",
+    "similarly",
+];
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn quotations_and_lists_after_a_trigger_verb_are_triggers() {
+        let cases: &[(&str, &[&str])] = &[
+            (
+                "Builds talks. Use when the user says \"make a deck\", 'slides' or “pitch”.",
+                &["make a deck", "slides", "pitch"],
+            ),
+            (
+                "Builds talks. Use it whenever \"deck\", \"slides\" or \"presentation\" is mentioned.",
+                &["deck", "slides", "presentation"],
+            ),
+            (
+                "Builds talks. Triggers: deck, slide show; keynote.",
+                &["deck", "slide show", "keynote"],
+            ),
+            (
+                "Builds talks. Triggers on decks, slides, or .pptx files.",
+                &["decks", "slides", ".pptx files"],
+            ),
+            ("Builds talks. Keywords: deck, slides, talk", &["deck", "slides", "talk"]),
+            (
+                "Use when the user mentions decks, slides or a keynote.",
+                &["decks", "slides", "keynote"],
+            ),
+            (
+                "Use when someone asks for a deck or asks about speaker notes.",
+                &["deck", "speaker notes"],
+            ),
+            ("Whenever decks or slides are mentioned, this builds them.", &["decks", "slides"]),
+            ("Use when the user asks to build, fix or shorten it, or mentions decks.", &["decks"]),
+            ("Triggers include slide show, keynote talk.", &["slide show", "keynote talk"]),
+            ("Activate when the prompt mentions `.pptx`.", &[".pptx"]),
+            ("Handles requests like \"tidy my deck\".", &["tidy my deck"]),
+            ("Also triggers for \"speaker notes\".", &["speaker notes"]),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(read("", text), *expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn prose_that_only_mentions_a_word_names_no_trigger() {
+        for text in [
+            "",
+            "Builds decks, slides and handouts from an outline.",
+            "Replaces \"leverage\" and \"synergy\" with plain words.",
+            "Writes database triggers, such as an audit log after each update.",
+            "Explains the so-called \"halo effect\" to designers.",
+            "The 'render' step needs a font. It says 'done' at the end.",
+            "Renames each `TODO` to an issue.",
+            "Use when editing task files: `list`, `search`, `status`.",
+            "Use when a report has to be written, a table has to be drawn, or both are late.",
+        ] {
+            assert_eq!(read("", text), Vec::<String>::new(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_name_is_a_trigger_and_repetitions_are_left_out() {
+        let text = "Triggers: Deck, deck, slides.";
+        assert_eq!(read("slide-deck", text), ["slide-deck", "Deck", "slides"]);
+        assert_eq!(read("How we write our slides here", "Builds talks."), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_whole_prompt_or_a_whole_clause_is_no_trigger() {
+        let text = "Use when the user says \"could you please make me a long deck about the moon\" or \
+                    mentions a deck that has to be ready by the end of this week.";
+        assert_eq!(read("", text), Vec::<String>::new());
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read(text in "\\PC{0,200}", other in "(?s).{0,80}") {
+            for text in [format!("Triggers: {text}"), format!("when the user says \"{other}"), text] {
+                for trigger in read("", &text) {
+                    prop_assert!(text.contains(&trigger));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,233 @@
+"""Context and material: the same input gives the same decision through every surface."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commands import CROSSGATE
+from conftest import build
+from crossgate import Context, CrossgateError, InputError, Router, rerank
+from crossgate._agents.hook.answer import _context
+from crossgate._agents.hook.formats import AGENTS, read_prompt
+from crossgate._sources.agent_prompts import is_from_machine
+from crossgate._sources.transcripts import last_requests
+from hook_home import Home
+
+SKILLS = {
+    "dotnet-review": "Review C# and .NET code for performance: structs, spans and allocations.",
+    "rust-review": "Review Rust code for performance: structs, borrows and allocations.",
+    "translate": "Translate texts and menus between languages.",
+    "pdf-tools": "Merge, split and rotate PDF files.",
+}
+QUERY = "review this data size formatting struct for performance"
+HISTORY = ("translate the menu into Polish", "thanks")
+FOLLOW_UP = "and the same for the dessert card"
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("context") / "skills.cgx"
+    build(SKILLS, embedder="default").save(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "Cargo.toml").write_text("[package]\nname = 'a'\n")
+    return folder
+
+
+def first(result: Any) -> str:
+    return str(result.hits[0].id)
+
+
+def outcome(values: dict[str, Any]) -> tuple[list[str], float]:
+    """Return the picks and the confidence of a decision as JSON."""
+    return values["selected"], round(values["confidence"], 6)
+
+
+def test_a_project_prefers_the_document_for_its_technology(index: Path) -> None:
+    router = Router(index, reranker=None)
+    for technology, right in (("dotnet", "dotnet-review"), ("rust", "rust-review")):
+        context = Context(technologies=(technology,))
+        assert first(router.route(QUERY, context=context)) == right
+        assert [first(one) for one in router.route_many([QUERY] * 2, context=context)] == [
+            right
+        ] * 2
+
+
+def test_a_follow_up_means_what_the_request_before_it_meant(index: Path) -> None:
+    router = Router(index, reranker=None)
+    context = Context(history=HISTORY)
+    assert first(router.route(FOLLOW_UP, context=context)) == "translate"
+    other = Context(history=("merge both pdf files",))
+    assert first(router.route(FOLLOW_UP, context=other)) == "pdf-tools"
+
+
+def test_thanks_are_no_earlier_request(index: Path) -> None:
+    router = Router(index, reranker=None)
+    trace = router.route(FOLLOW_UP, context=Context(history=HISTORY)).trace
+    assert [row["weight"] > 0 for row in trace["context"]["history"]] == [True, False]
+    shorter = router.route(FOLLOW_UP, context=Context(history=HISTORY[:1]))
+    assert trace["stage1"] == shorter.trace["stage1"]
+
+
+def test_a_request_that_stands_alone_does_not_change_with_the_conversation(index: Path) -> None:
+    router = Router(index, reranker=None)
+    query = "merge these three PDF files into one document for the notary"
+    alone, after = router.route(query), router.route(query, context=Context(history=HISTORY))
+    assert (alone.ids, first(alone)) == (after.ids, first(after))
+
+
+def test_rerank_uses_the_context() -> None:
+    candidates = [{"id": id, "title": id, "text": text} for id, text in SKILLS.items()]
+    context = Context(history=HISTORY)
+    found = rerank(FOLLOW_UP, candidates, reranker=None, embed=True, context=context)
+    assert first(found) == "translate"
+    assert found.trace["context"]["history"][0]["weight"] > 0
+    with pytest.raises(InputError, match="context is"):
+        rerank(FOLLOW_UP, candidates, context={"history": []})  # type: ignore[arg-type]
+
+
+def test_trace_and_log_hold_no_text_of_the_conversation(index: Path, tmp_path: Path) -> None:
+    from crossgate.telemetry import JsonLinesLog
+
+    log = tmp_path / "log.jsonl"
+    router = Router(index, reranker=None, telemetry=JsonLinesLog(log))
+    context = Context(technologies=("rust",), history=("translate the secret menu",))
+    result = router.route(FOLLOW_UP, context=context, material="classified: alpha")
+    assert result.trace["context"]["technologies"] == ["rust"]
+    assert len(result.trace["context"]["history"][0]["sha256"]) == 64
+    for text in (json.dumps(result.trace), log.read_text()):
+        assert "secret" not in text
+        assert "classified" not in text
+
+
+def test_the_command_decides_as_the_library(index: Path, project: Path) -> None:
+    context = Context.of_folder(project, history=HISTORY)
+    expected = Router(index).route(FOLLOW_UP, context=context).to_dict()
+    options = [option for text in HISTORY for option in ("--history", text)]
+    line: list[str | Path] = [CROSSGATE, "route", FOLLOW_UP, "-i", index]
+    line += ["--project", project, *options]
+    done = subprocess.run([*line, "--json"], capture_output=True, text=True, check=False)
+    assert outcome(json.loads(done.stdout)) == outcome(expected)
+    done = subprocess.run(
+        [CROSSGATE, "route", "x", "-i", index, "--project", project / "no"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "no such folder" in done.stderr
+
+
+def test_the_server_decides_as_the_library(index: Path) -> None:
+    pytest.importorskip("fastapi", reason="the extra serve is not installed")
+    from test_serve import serving
+
+    context = Context(technologies=("rust",), history=HISTORY)
+    fields = {"technologies": ["rust"], "history": list(HISTORY)}
+    expected = Router(index).route(FOLLOW_UP, context=context).to_dict()
+    with serving("--port", "0", "--index", str(index)) as served:
+        answer = served.post("/route", {"query": FOLLOW_UP, "context": fields})
+        assert outcome(answer.json()) == outcome(expected)
+        texts = list(SKILLS.values())
+        ranked = rerank(FOLLOW_UP, texts, context=context, material="a menu")
+        body = {"query": FOLLOW_UP, "context": fields, "material": "a menu"}
+        for more in ({"texts": texts}, {"documents": texts}):
+            rows = served.post("/rerank", {**body, **more}).json()
+            rows = rows if isinstance(rows, list) else rows["results"]
+            assert rows[0]["index"] == ranked.hits[0].index
+        refused = served.post("/route", {"query": "x", "context": {"history": "one text"}})
+        assert refused.status_code == 400
+
+
+def test_the_mcp_tool_decides_as_the_library(index: Path) -> None:
+    pytest.importorskip("mcp", reason="the extra mcp is not installed")
+    from test_mcp import with_client
+
+    router = Router(index)
+    context = Context(technologies=("rust",), history=HISTORY)
+    expected = router.route(FOLLOW_UP, limit=1, context=context)
+
+    async def act(asked: Any) -> None:
+        given = {"prompt": FOLLOW_UP, "technologies": ["rust"], "history": list(HISTORY)}
+        found = (await asked.call_tool("find_skill", given)).structured_content
+        assert [hit["id"] for hit in found["selected"]] == expected.ids
+        assert found["confidence"] == pytest.approx(expected.confidence)
+
+    with_client(act, "--index", str(index))
+
+
+def lines(*rows: dict[str, Any]) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def said(text: str, **more: Any) -> dict[str, Any]:
+    return {"type": "user", "message": {"role": "user", "content": text}, **more}
+
+
+def test_last_requests_are_those_of_the_person(tmp_path: Path) -> None:
+    path = tmp_path / "transcript.jsonl"
+    path.write_text(
+        lines(
+            said("split the contract"),
+            said("write it for me", isSidechain=True),
+            {"type": "assistant", "message": {"content": [{"type": "text", "text": "done"}]}},
+            said("<task-notification>finished</task-notification>"),
+            said("/compact"),
+        )
+        + '{broken "user"\n'
+        + lines(said("and page two"))
+    )
+    assert last_requests(path) == ["split the contract", "and page two"]
+    assert last_requests(path, most=1) == ["and page two"]
+    assert last_requests(path, tail=80) == ["and page two"]
+
+
+def test_prompts_of_agents_are_recognised() -> None:
+    for text in (
+        "<task-notification>\n<status>done</status>",
+        "<teammate-message from='a'>hello</teammate-message>",
+        "<subagent_result>3 files</subagent_result>",
+        "[subagent report] all tests pass",
+        "This session is being continued from a previous conversation that ran out of context.",
+    ):
+        assert is_from_machine(text), text
+    for text in ("<div> is not closed, fix the page", "[WIP] rename this branch", "agent report"):
+        assert not is_from_machine(text), text
+
+
+def test_the_hook_knows_project_and_conversation(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "app.csproj").write_text("<Project/>")
+    (tmp_path / "transcript.jsonl").write_text(lines(said("translate the menu"), said("and now")))
+    found = _context(read_prompt(AGENTS["claude"], home.call("and now")))
+    assert found == Context(technologies=("dotnet",), history=("translate the menu",))
+
+
+@pytest.mark.parametrize("odd", ["", "/dev/zero", "nowhere", "loop"])
+def test_an_unreadable_context_leaves_the_prompt_alone(tmp_path: Path, odd: str) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    path = odd if odd.startswith("/") or not odd else str(tmp_path / odd)
+    call = Home(tmp_path).call("x", cwd=path, transcript_path=path)
+    assert _context(read_prompt(AGENTS["claude"], call)) == Context()
+
+
+def test_of_folder_names_a_folder_that_cannot_be_listed(tmp_path: Path) -> None:
+    with pytest.raises(CrossgateError, match="no such folder"):
+        Context.of_folder(tmp_path / "no")
+    with pytest.raises(CrossgateError, match="cannot be listed"):
+        Context.of_folder("/dev/null")
+
+
+def test_context_refuses_what_is_no_list_of_texts() -> None:
+    for bad in ("rust", [1], ["x"] * 65):
+        with pytest.raises(InputError):
+            Context(technologies=bad)  # type: ignore[arg-type]
