@@ -686,9 +686,9 @@ mod tests {
             gate(candidates, &profile, &Policy::default(), &request).unwrap().reason
         };
         assert_eq!(found(0.2, None, 2), Reason::Undecided);
-        assert_eq!(found(0.2, Some(0.6), 2), Reason::Undecided);
+        assert_eq!(found(0.2, Some(0.25), 2), Reason::Undecided);
         assert_eq!(found(0.19, None, 2), Reason::Improbable);
-        assert_eq!(found(0.2, Some(0.59), 2), Reason::Improbable);
+        assert_eq!(found(0.2, Some(0.24), 2), Reason::Improbable);
         assert_eq!(found(0.2, None, 1), Reason::Improbable);
     }
 
