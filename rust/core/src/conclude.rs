@@ -210,7 +210,7 @@ struct Listed {
 }
 
 impl Listed {
-    /// No shortlist; only a request that asks for one is told why.
+    /// No shortlist; the note with the reason is only for requests that ask for one.
     fn impossible(gated: &Gated, detail: String) -> Self {
         let is_asked = gated.coverage.is_some() || gated.max_shortlist.is_some();
         let note = is_asked.then(|| Note { code: "no_shortlist".to_owned(), detail });
