@@ -28,7 +28,7 @@ from crossgate._sources.skills import (
 from crossgate._sources.tools import tool_from, tools_of
 from crossgate._sources.yaml_documents import parse_yaml
 from crossgate._support.errors import SourceError
-from crossgate._support.files import open_source, read_source
+from crossgate._support.files import EXAMPLES, open_source, read_source
 from crossgate._support.limits import ROW_BYTES, ROWS, ROWS_BYTES, SKILL_BYTES, TEXT_BYTES
 from crossgate._values.results import Document
 
@@ -361,7 +361,7 @@ class _Reader:
 
     def _examples(self, folder: str) -> list[Example]:
         """Return the examples in the folder of a skill, and report broken lines."""
-        from crossgate._sources.examples import EXAMPLES, Example, examples_of_skill
+        from crossgate._sources.examples import Example, examples_of_skill
 
         path, found = os.path.join(folder, EXAMPLES), []
         try:
