@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -164,8 +165,8 @@ def test_feedback_finds_the_prompt_of_a_log_without_texts(index: Path, tmp_path:
 
 
 SAME = (
-    ("glue the page", "Glue pages", "pages, glued!"),
-    ("stitch the scan", "Stitching scans"),
+    ("glue the page", "Glue pages", "pages: glue!"),
+    ("stitch the scan", "stitch scans"),
     ("?!",),
     ("...",),
 )
@@ -174,7 +175,7 @@ BINDER = Document(
     id="binder",
     text="Join sheets. Do not use for maps or posters.",
     examples=("Glue pages", "stitch scans", "?!"),
-    counterexamples=("pages, glued!", "fold a map"),
+    counterexamples=("pages: glue!", "fold a map"),
 )
 STAPLER = Document(id="stapler", text="Hold sheets together.", examples=("glue the page",))
 LESSONS = st.lists(
@@ -184,7 +185,7 @@ LESSONS = st.lists(
         st.booleans(),
     ),
     min_size=1,
-    max_size=8,
+    max_size=6,
 )
 
 
@@ -249,12 +250,14 @@ def test_vectors_of_hints_belong_to_their_texts(
     index.upsert([own])
     for prompt, id, fits in [*lessons, ("a folder", "own", True)]:
         index.teach(prompt, id, fits=fits)
-    for id in ("binder", "stapler", "own"):
-        stored = index._core.hint_vectors(id)
+    rebuilt = Index.build([index[id] for id in index], embedder=embedder, reuse=index)
+    for read, id in itertools.product((index, rebuilt), index):
+        stored = read._core.hint_vectors(id)
         for texts, vectors in zip(hint_texts(index[id]), stored, strict=True):
             assert len(vectors) == len(texts)
             for text, found in zip(texts, vectors, strict=True):
                 if found is None:
+                    assert read is index
                     assert text in own.examples
                     continue
                 (expected,) = embedder.embed([text])
