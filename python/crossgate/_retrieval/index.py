@@ -741,12 +741,14 @@ def _known_vectors(
 def _vectors_of(index: Index, id: str, texts: HintTexts) -> HintVectors | None:
     """Return the vectors of the hints of a document; None if some hint has none."""
     stored = index._core.hint_vectors(id)
-    exclusions, examples, counterexamples = (
+    kept: list[list[Vector]] = [
         [vector for vector in vectors[: len(embedded)] if vector is not None]
         for vectors, embedded in zip(stored, texts, strict=True)
-    )
-    kept = exclusions, examples, counterexamples
-    return kept if [*map(len, kept)] == [*map(len, texts)] else None
+    ]
+    if [*map(len, kept)] != [*map(len, texts)]:
+        return None
+    exclusions, examples, counterexamples = kept
+    return exclusions, examples, counterexamples
 
 
 def _embedded(
