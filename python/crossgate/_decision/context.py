@@ -1,4 +1,4 @@
-"""`Context`: what is known about a query beside its text."""
+"""`Context`: the project and the conversation of a query."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class Conversation(NamedTuple):
     ) -> Conversation:
         """Weigh the earlier requests by their age, and by how well the query stands alone.
 
-        Thanks and greetings are no requests.
+        Thanks and greetings do not count.
 
         Args:
             query: The query.

@@ -1,4 +1,4 @@
-"""`Explanation`: at which step a decision lost one document, and what would have changed that.
+"""`Explanation`: the step at which a decision lost one document, and a change that would keep it.
 
 The cascade decides, and this module reads its trace. It finds a remedy by replaying the trace with
 other settings until the document is selected, or until stage 2 would have to read it.
@@ -58,7 +58,7 @@ class Explanation:
             `not_a_candidate`, `excluded`, `counterexample` or a code of `Hit.dropped`; `selected`
             if none did. See docs/reasons.md.
         text: One line with what happened, and the numbers that were compared.
-        remedy: One line with what would have changed it; empty if nothing had to change.
+        remedy: One line with the change that would select it; empty if nothing had to change.
         figures: The known numbers of the document by name: `cosine`, `bm25`, `blend`,
             `rerank_score`, `score`, `relevance`, `stage1_rank`, `stage2_rank`, `any_fits`,
             `confidence`, `candidates` (how many), and `threshold` (the limit that was missed). For
@@ -121,7 +121,7 @@ def _explanation(
 
 
 def _not_found(id: str, stage1: Stage1, request: Request, result: RouteResult) -> Explanation:
-    """Explain a document that is no candidate by its ranks among all documents."""
+    """Explain by its ranks a document that is not a candidate."""
     if stage1.everything is None:
         text = "the query is empty, so nothing was searched"
         return _explanation(id, result, "no_candidates", text, "pass a prompt or question")
@@ -161,8 +161,8 @@ class _Hurdle(NamedTuple):
     """A condition that a candidate missed.
 
     Attributes:
-        text: What was compared.
-        remedy: What would meet it; empty if no setting does.
+        text: The comparison.
+        remedy: The setting that would meet it; empty if no setting does.
         changes: The new settings, by their paths in the trace; none if a replay cannot show it.
         threshold: The limit that was missed, if it is a number.
     """
@@ -199,7 +199,7 @@ class _Explained(NamedTuple):
         if excluded or max(map(self._likeness, own), default=-1.0) >= max(
             map(self._likeness, nothing), default=-1.0
         ):
-            reason = "the query is similar to what must not select it:"
+            reason = "the query is similar to a counterexample:"
             return excluded or self._without("counterexample", "counterexample", reason, own)
         return self._without(
             "counterexample",

@@ -181,7 +181,7 @@ def skill_files(paths: Iterable[str | os.PathLike[str]]) -> list[str]:
     Links are not followed.
     """
     found: list[str] = []
-    for path in map(os.fspath, paths):
+    for path in [os.fspath(path) for path in paths]:
         if os.path.basename(path) == _SKILL and os.path.isfile(path):
             found.append(path)
         for folder, _, names in os.walk(path):
