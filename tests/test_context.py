@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+import crossgate._decision.rerank as rerank_module
 from commands import CROSSGATE
 from conftest import build
-from crossgate import Context, CrossgateError, InputError, Router, rerank
+from crossgate import Context, CrossgateError, InputError, ModelError, Router, rerank
 from crossgate._agents.hook.answer import _context
 from crossgate._agents.hook.formats import AGENTS, read_prompt
 from crossgate._sources.agent_prompts import is_from_machine
@@ -93,6 +94,32 @@ def test_rerank_uses_the_context() -> None:
     assert found.trace["context"]["history"][0]["weight"] > 0
     with pytest.raises(InputError, match="context is"):
         rerank(FOLLOW_UP, candidates, context={"history": []})  # type: ignore[arg-type]
+
+
+def test_rerank_without_vectors_of_the_conversation_reads_its_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    embedder = rerank_module.bundled_embedder()
+
+    class FailingLater:
+        """The bundled embedder, which fails from its second call on."""
+
+        calls = 0
+
+        def embed(self, texts: list[str]) -> Any:
+            self.calls += 1
+            if self.calls > 1:
+                raise ModelError("model_unreadable", "the model is gone")
+            return embedder.embed(texts)
+
+    failing = FailingLater()
+    monkeypatch.setattr(rerank_module, "bundled_embedder", lambda: failing)
+    candidates = [{"id": id, "title": id, "text": text} for id, text in SKILLS.items()]
+    found = rerank(
+        FOLLOW_UP, candidates, reranker=None, embed=True, context=Context(history=HISTORY)
+    )
+    assert first(found) == "translate"
+    assert "embedder_unavailable" in [note.code for note in found.degraded]
 
 
 def test_trace_and_log_hold_no_text_of_the_conversation(index: Path, tmp_path: Path) -> None:
