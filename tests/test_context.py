@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import crossgate._core as _core
 import crossgate._decision.rerank as rerank_module
 from commands import CROSSGATE
 from conftest import build
@@ -254,7 +255,11 @@ def test_of_folder_names_a_folder_that_cannot_be_listed(tmp_path: Path) -> None:
         Context.of_folder("/dev/null")
 
 
+def test_a_context_takes_every_technology_that_a_project_can_have() -> None:
+    assert Context(technologies=tuple(_core.technologies())).technologies
+
+
 def test_context_refuses_what_is_no_list_of_texts() -> None:
-    for bad in ("rust", [1], ["x"] * 65):
+    for bad in ("rust", [1], ["x"] * 129):
         with pytest.raises(InputError):
             Context(technologies=bad)  # type: ignore[arg-type]

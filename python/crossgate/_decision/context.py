@@ -23,7 +23,7 @@ _LEAST_WEIGHT = 0.05
 _GOES_ON = 0.5
 """From this weight of the newest request on, a prompt continues it."""
 
-MOST_TECHNOLOGIES = 64
+MOST_TECHNOLOGIES = 128
 MOST_REQUESTS = 64
 REQUEST_CHARACTERS = 4_000
 """Characters of an earlier request that are read, from its start."""
@@ -41,8 +41,8 @@ class Context:
             prompt that does not stand alone, such as "now in German", the newest one most.
 
     Raises:
-        InputError: `out_of_range` for more than 64 technologies or 64 requests, or for a value that
-            is not a collection of texts; `invalid_text` for a text that is not Unicode.
+        InputError: `out_of_range` for more than 128 technologies or 64 requests, or for a value
+            that is not a collection of texts; `invalid_text` for a text that is not Unicode.
     """
 
     technologies: tuple[str, ...] = ()

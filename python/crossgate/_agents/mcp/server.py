@@ -36,7 +36,7 @@ Material = Annotated[
 ]
 Technologies = Annotated[
     list[str],
-    Field(max_length=64, description="Technologies of the project, such as dotnet or react."),
+    Field(max_length=128, description="Technologies of the project, such as dotnet or react."),
 ]
 History = Annotated[
     list[str],
