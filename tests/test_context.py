@@ -123,6 +123,14 @@ def test_rerank_without_vectors_of_the_conversation_reads_its_words(
     assert "embedder_unavailable" in [note.code for note in found.degraded]
 
 
+def test_the_trace_gives_each_repeated_request_its_own_weight(index: Path) -> None:
+    context = Context(history=(HISTORY[0], "thanks", HISTORY[0], "", HISTORY[0]))
+    rows = Router(index, reranker=None).route(FOLLOW_UP, context=context).trace["context"]
+    weights = [row["weight"] for row in rows["history"]]
+    assert weights[1] == 0.0
+    assert 0.0 < weights[0] < weights[2] < weights[4]
+
+
 def test_trace_and_log_hold_no_text_of_the_conversation(index: Path, tmp_path: Path) -> None:
     from crossgate.telemetry import JsonLinesLog
 
