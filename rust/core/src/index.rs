@@ -589,6 +589,13 @@ impl Index {
             let blend = options.blend.score(cosine, bm25);
             best.push(Candidate { number, slot, cosine, bm25, overlap, blend });
         }
+        if !earlier.is_empty() {
+            // Terms of earlier requests are not shared with the query.
+            let own = self.bm25.scorer_with(&terms, &[], body_weight, sizes)?;
+            for candidate in &mut best {
+                candidate.overlap = own.score(candidate.number).overlap;
+            }
+        }
         let mut best: Vec<(Candidate<'_>, Evidence)> = best
             .into_iter()
             .map(|candidate| {
@@ -923,6 +930,25 @@ pub(crate) mod tests {
         // The fox and the dog are the best by cosine, the hen by BM25, and the cod by neither.
         assert_eq!(ids(&found), ["fox", "dog", "hen"]);
         assert_eq!(found[2].overlap, 1);
+    }
+
+    #[test]
+    fn the_overlap_counts_terms_of_the_query_and_none_of_earlier_requests() {
+        let history = [("feed the lazy dog in the sea".to_owned(), 1.0)];
+        let options = SearchOptions { blend: BLEND, per_channel: 4, ..SearchOptions::default() };
+        let after = SearchOptions { history: &history, ..options.clone() };
+        for vector in [None, Some(&[1.0, 0.0][..])] {
+            let overlaps = |options: &SearchOptions<'_>| {
+                let found = scored(&animals(), "a red fox in the sea", vector, options);
+                let overlaps = found.into_iter().map(|one| (one.id, (one.overlap, one.bm25)));
+                overlaps.collect::<std::collections::BTreeMap<_, _>>()
+            };
+            let (alone, after) = (overlaps(&options), overlaps(&after));
+            assert!(after["dog"].1 > 0.0);
+            for (id, (overlap, _)) in after {
+                assert_eq!(overlap, alone.get(&id).map_or(0, |found| found.0), "{id}");
+            }
+        }
     }
 
     #[test]
