@@ -87,6 +87,79 @@ def test_a_request_that_stands_alone_does_not_change_with_the_conversation(index
     assert (alone.ids, first(alone)) == (after.ids, first(after))
 
 
+EARLIER = (
+    "rotate the scanned pdf files",
+    "thanks",
+    "translate the menu into Polish",
+    "review the Rust code of the parser",
+    "merge both pdf files",
+)
+COURTESIES = (
+    "thanks a lot, that was lovely",
+    "excellent, thank you",
+    "hello again",
+    "good evening",
+    "no",
+    "okay",
+    "yes, go ahead",
+    "sure, sounds good",
+    "exactly right!",
+    "no problem at all",
+    "wow, brilliant",
+)
+REMARKS = (
+    "I need some help now",
+    "are you a real person",
+    "do you like your work",
+    "I really enjoy working with you",
+    "my brother and I are going out for a walk",
+    "you made my evening",
+    "I will ask my doctor about that",
+)
+FOREIGN = (
+    "Prüfe den Vertrag",
+    "Räume die Tabelle auf",
+    "ouvre le classeur",
+    "corrige la faute",
+    "borra la columna",
+    "controleer de rekening",
+    "検索を直してください",
+    "проверь договор",
+)
+
+
+@pytest.mark.parametrize("count", range(1, 6))
+def test_what_asks_for_nothing_selects_nothing_after_any_conversation(
+    index: Path, count: int
+) -> None:
+    router = Router(index)
+    context = Context(history=EARLIER[-count:])
+    assert router.route("and the second one too", context=context).ids == ["pdf-tools"]
+    for prompt in (*COURTESIES, *REMARKS):
+        assert router.route(prompt, context=context).ids == [], prompt
+
+
+@pytest.mark.parametrize("count", range(1, 6))
+def test_courtesies_and_other_languages_do_not_change_with_the_conversation(
+    index: Path, count: int
+) -> None:
+    router = Router(index)
+    context = Context(history=EARLIER[-count:])
+    for prompt in (*COURTESIES, *FOREIGN):
+        alone, after = router.route(prompt), router.route(prompt, context=context)
+        assert (after.ids, after.any_fits) == (alone.ids, alone.any_fits), prompt
+
+
+@pytest.mark.parametrize(
+    "prompt", ["now in German", "do the same for the other file", "and the second one too"]
+)
+def test_short_prompts_continue_their_request(index: Path, prompt: str) -> None:
+    router = Router(index)
+    for request, right in (("merge these pdf files", "pdf-tools"), (HISTORY[0], "translate")):
+        context = Context(history=("review the Rust code", request, "thanks"))
+        assert first(router.route(prompt, context=context)) == right
+
+
 def test_rerank_uses_the_context() -> None:
     candidates = [{"id": id, "title": id, "text": text} for id, text in SKILLS.items()]
     context = Context(history=HISTORY)

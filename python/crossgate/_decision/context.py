@@ -38,7 +38,8 @@ class Context:
             description names one of them is preferred to one that names only others. Names that
             crossgate does not know have no effect.
         history: Earlier requests of the user in the conversation, oldest first. They count for a
-            prompt that does not stand alone, such as "now in German", the newest one most.
+            prompt in English that does not stand alone, such as "now in German", the newest one
+            most. Thanks and greetings do not count, and nothing counts for them.
 
     Raises:
         InputError: `out_of_range` for more than 128 technologies or 64 requests, or for a value
