@@ -28,7 +28,7 @@ pub const FEATURES: usize = 11;
 ///
 /// `models/fit_history.py` fits them to prompts of our own, and prints them.
 const MODEL: [f64; FEATURES + 1] =
-    [3.52, 1.96, 3.58, 1.59, 0.23, -1.89, -0.25, -1.41, -2.6, 3.51, 1.43, 1.59];
+    [3.36, 1.55, 3.62, 1.61, 0.25, -1.89, -0.21, -1.35, -2.57, 3.38, 1.43, 1.63];
 
 /// First words of a prompt that goes on with something.
 const CONTINUING: &[&str] = &[
@@ -425,7 +425,8 @@ pub fn leans(prompt: &str) -> f64 {
 /// They are: whether it goes on with something, whether it begins with a comparison, how many of its
 /// words refer to something and how many do so strongly (at most 2 each), ln(1 + its terms), whether it
 /// has at most two terms, ln(1 + its words), how many of its words are persons (at most 2), whether it
-/// begins with a preposition or with a verb that changes something, and whether it has the word "the".
+/// begins with a preposition or with a verb that changes something, also after a word such as "now",
+/// and whether it has the word "the".
 pub fn features(prompt: &str) -> [f64; FEATURES] {
     let tokens = tokens(prompt);
     let words = Words(&tokens);
@@ -436,6 +437,11 @@ pub fn features(prompt: &str) -> [f64; FEATURES] {
     let terms = ENGLISH.terms(prompt).len();
     let first = tokens.iter().find(|token| token.is_word());
     let begins = |list: &[&str]| first.is_some_and(|first| list.contains(&&*first.text));
+    let second = tokens.iter().filter(|token| token.is_word()).nth(1);
+    let opens = |list: &[&str]| {
+        let goes_on = begins(CONTINUING);
+        begins(list) || (goes_on && second.is_some_and(|second| list.contains(&&*second.text)))
+    };
     let flag = |set: bool| f64::from(u8::from(set));
     [
         flag(begins(CONTINUING)),
@@ -446,8 +452,8 @@ pub fn features(prompt: &str) -> [f64; FEATURES] {
         flag(terms <= 2),
         (tokens.iter().filter(|token| token.is_word()).count() as f64).ln_1p(),
         count(&mut places.map(|at| words.is_person(at))),
-        flag(begins(PREPOSITIONS)),
-        flag(begins(CHANGING)),
+        flag(opens(PREPOSITIONS)),
+        flag(opens(CHANGING)),
         flag(tokens.iter().any(|token| token.is("the"))),
     ]
 }
