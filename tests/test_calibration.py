@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,7 @@ from crossgate._values.profile_files import read_profile, write_profile
 from crossgate.calibration import Calibration, Objective, calibrate, set_threshold
 
 BLEND = Blend()
+EVIDENCE = Profile().evidence.replace(trigger=1.25, counterexample=3.0)
 NAMES = tuple(f"tool-{n:02}" for n in range(60))
 
 
@@ -1103,6 +1105,7 @@ def test_runs_of_different_models_are_refused(run: Run) -> None:
         ({"embedder": "e@2"}, "one pair of models"),
         ({"reranker": "r@2"}, "one pair of models"),
         ({"profile": Profile(per_channel=20)}, "per_channel of"),
+        ({"profile": Profile(evidence=EVIDENCE)}, "weights of the evidence"),
     ):
         other = run_of(run.queries, dataset="other", **header)
         assert named in refused("unsuitable_run", calibrate, [run, other], Objective())
@@ -1113,8 +1116,9 @@ def test_runs_of_different_models_are_refused(run: Run) -> None:
 
 
 def test_profile_keeps_the_search_settings_of_the_runs(run: Run) -> None:
-    wide = run_of(run.queries, profile=Profile(per_channel=20))
-    assert calibrate([wide], Objective()).profile.per_channel == 20
+    settings = Profile(per_channel=20, evidence=EVIDENCE)
+    profile = calibrate([run_of(run.queries, profile=settings)], Objective()).profile
+    assert (profile.per_channel, profile.evidence) == (20, EVIDENCE)
 
 
 # Shortlists.
@@ -1271,6 +1275,56 @@ def test_promise_that_the_other_half_contradicts_is_refused() -> None:
     found = fit_shortlist((easy, hard), weighed, coverage=None, most=5, seed=0)
     assert not found.shortlist.stage1
     assert any("no shortlist was fitted" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("coverage", [0.05, 0.4, 0.605])
+def test_promise_of_any_coverage_is_checked_at_the_next_whole_percentage(coverage: float) -> None:
+    queries = noisy(160, 11)
+    percent = max(50, math.ceil(Fraction(str(coverage)) * 100))
+    _, found = with_shortlist(queries, coverage)
+    _, whole = with_shortlist(queries, percent / 100)
+    for mode in MODES:
+        assert found.held_out[mode].lengths == whole.held_out[mode].lengths
+        assert found.held_out[mode].coverage == whole.held_out[mode].coverage
+
+
+@pytest.mark.parametrize("percent", [91, 96])
+def test_broken_promise_names_the_coverage_that_it_is_checked_for(percent: int) -> None:
+    right = [
+        replace(query, relevant={decide(query, PLAIN, "always").hits[0].id: 1})
+        for query in noisy(400, 5)
+    ]
+    halves = right[:200], [second_in_order(query) for query in right[200:]]
+    weighed = PLAIN.replace(relevance=fit_relevance(halves[0], PLAIN))
+    with pytest.raises(CalibrationError) as caught:
+        fit_shortlist(halves, weighed, coverage=percent / 100 - 0.006, most=8, seed=0)
+    assert f"coverage of {percent}%" in str(caught.value)
+
+
+def test_coverage_is_refused_if_a_half_has_no_fitting_candidate() -> None:
+    queries = noisy(80, 6)
+    lost = [replace(query, relevant={"elsewhere": 1}) for query in queries[40:]]
+    for halves in ((queries[:40], lost), (lost, queries[:40]), (lost, lost)):
+        fit = partial(fit_shortlist, halves, PLAIN, most=5, seed=0)
+        assert "no fitting document is found" in refused("promise_impossible", fit, coverage=0.8)
+        found = fit(coverage=None)
+        assert not found.shortlist.stage1
+        assert "no fitting document is found" in found.notes[0]
+
+
+@pytest.mark.parametrize(("corpus", "chosen"), [("c0", "one"), ("", "other")])
+def test_datasets_over_one_corpus_are_told_apart(corpus: str, chosen: str) -> None:
+    queries = synthetic()
+    one, other = queries[::4], [*queries[1::4], *queries[2::4], *queries[3::4]]
+    runs = [
+        run_of([*one, other[0]], dataset="one", corpus=corpus),
+        run_of(other, dataset="other", corpus=corpus),
+    ]
+    its = {"one": [*one, other[0]], "other": other}[chosen]
+    found = calibrate(runs, Objective(cost_ratio=1.0, covered=(chosen,)))
+    coverage = found.shortlists["gated"].coverage
+    assert coverage is not None
+    assert coverage.count == sum(bool(query.relevant) for query in its)
 
 
 def test_promise_can_be_for_some_of_the_datasets(run: Run) -> None:

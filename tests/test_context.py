@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+import crossgate._core as _core
+import crossgate._decision.rerank as rerank_module
 from commands import CROSSGATE
 from conftest import build
-from crossgate import Context, CrossgateError, InputError, Router, rerank
+from crossgate import Context, CrossgateError, InputError, ModelError, Router, rerank
 from crossgate._agents.hook.answer import _context
 from crossgate._agents.hook.formats import AGENTS, read_prompt
 from crossgate._sources.agent_prompts import is_from_machine
@@ -85,6 +87,79 @@ def test_a_request_that_stands_alone_does_not_change_with_the_conversation(index
     assert (alone.ids, first(alone)) == (after.ids, first(after))
 
 
+EARLIER = (
+    "rotate the scanned pdf files",
+    "thanks",
+    "translate the menu into Polish",
+    "review the Rust code of the parser",
+    "merge both pdf files",
+)
+COURTESIES = (
+    "thanks a lot, that was lovely",
+    "excellent, thank you",
+    "hello again",
+    "good evening",
+    "no",
+    "okay",
+    "yes, go ahead",
+    "sure, sounds good",
+    "exactly right!",
+    "no problem at all",
+    "wow, brilliant",
+)
+REMARKS = (
+    "I need some help now",
+    "are you a real person",
+    "do you like your work",
+    "I really enjoy working with you",
+    "my brother and I are going out for a walk",
+    "you made my evening",
+    "I will ask my doctor about that",
+)
+FOREIGN = (
+    "Prüfe den Vertrag",
+    "Räume die Tabelle auf",
+    "ouvre le classeur",
+    "corrige la faute",
+    "borra la columna",
+    "controleer de rekening",
+    "検索を直してください",
+    "проверь договор",
+)
+
+
+@pytest.mark.parametrize("count", range(1, 6))
+def test_what_asks_for_nothing_selects_nothing_after_any_conversation(
+    index: Path, count: int
+) -> None:
+    router = Router(index)
+    context = Context(history=EARLIER[-count:])
+    assert router.route("and the second one too", context=context).ids == ["pdf-tools"]
+    for prompt in (*COURTESIES, *REMARKS):
+        assert router.route(prompt, context=context).ids == [], prompt
+
+
+@pytest.mark.parametrize("count", range(1, 6))
+def test_courtesies_and_other_languages_do_not_change_with_the_conversation(
+    index: Path, count: int
+) -> None:
+    router = Router(index)
+    context = Context(history=EARLIER[-count:])
+    for prompt in (*COURTESIES, *FOREIGN):
+        alone, after = router.route(prompt), router.route(prompt, context=context)
+        assert (after.ids, after.any_fits) == (alone.ids, alone.any_fits), prompt
+
+
+@pytest.mark.parametrize(
+    "prompt", ["now in German", "do the same for the other file", "and the second one too"]
+)
+def test_short_prompts_continue_their_request(index: Path, prompt: str) -> None:
+    router = Router(index)
+    for request, right in (("merge these pdf files", "pdf-tools"), (HISTORY[0], "translate")):
+        context = Context(history=("review the Rust code", request, "thanks"))
+        assert first(router.route(prompt, context=context)) == right
+
+
 def test_rerank_uses_the_context() -> None:
     candidates = [{"id": id, "title": id, "text": text} for id, text in SKILLS.items()]
     context = Context(history=HISTORY)
@@ -93,6 +168,40 @@ def test_rerank_uses_the_context() -> None:
     assert found.trace["context"]["history"][0]["weight"] > 0
     with pytest.raises(InputError, match="context is"):
         rerank(FOLLOW_UP, candidates, context={"history": []})  # type: ignore[arg-type]
+
+
+def test_rerank_without_vectors_of_the_conversation_reads_its_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    embedder = rerank_module.bundled_embedder()
+
+    class FailingLater:
+        """The bundled embedder, which fails from its second call on."""
+
+        calls = 0
+
+        def embed(self, texts: list[str]) -> Any:
+            self.calls += 1
+            if self.calls > 1:
+                raise ModelError("model_unreadable", "the model is gone")
+            return embedder.embed(texts)
+
+    failing = FailingLater()
+    monkeypatch.setattr(rerank_module, "bundled_embedder", lambda: failing)
+    candidates = [{"id": id, "title": id, "text": text} for id, text in SKILLS.items()]
+    found = rerank(
+        FOLLOW_UP, candidates, reranker=None, embed=True, context=Context(history=HISTORY)
+    )
+    assert first(found) == "translate"
+    assert "embedder_unavailable" in [note.code for note in found.degraded]
+
+
+def test_the_trace_gives_each_repeated_request_its_own_weight(index: Path) -> None:
+    context = Context(history=(HISTORY[0], "thanks", HISTORY[0], "", HISTORY[0]))
+    rows = Router(index, reranker=None).route(FOLLOW_UP, context=context).trace["context"]
+    weights = [row["weight"] for row in rows["history"]]
+    assert weights[1] == 0.0
+    assert 0.0 < weights[0] < weights[2] < weights[4]
 
 
 def test_trace_and_log_hold_no_text_of_the_conversation(index: Path, tmp_path: Path) -> None:
@@ -227,7 +336,11 @@ def test_of_folder_names_a_folder_that_cannot_be_listed(tmp_path: Path) -> None:
         Context.of_folder("/dev/null")
 
 
+def test_a_context_takes_every_technology_that_a_project_can_have() -> None:
+    assert Context(technologies=tuple(_core.technologies())).technologies
+
+
 def test_context_refuses_what_is_no_list_of_texts() -> None:
-    for bad in ("rust", [1], ["x"] * 65):
+    for bad in ("rust", [1], ["x"] * 129):
         with pytest.raises(InputError):
             Context(technologies=bad)  # type: ignore[arg-type]

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from array import array
 from collections.abc import Callable, Sequence
+from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import bm25s
@@ -19,6 +21,7 @@ from hypothesis import strategies as st
 
 from crossgate import InputError, Policy, Profile, _core
 from crossgate._core import Blend, Combine
+from crossgate._sources.projects import DEPENDENCIES, NAMES, SUFFIXES
 
 COSINE_ALONE = Blend(cosine_weight=1.0, bm25_weight=0.0)
 
@@ -555,3 +558,14 @@ def test_a_subinterpreter_uses_the_core_or_is_refused_by_an_import_error() -> No
         [sys.executable, "-c", _SUBINTERPRETER], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_profile_page_names_every_piece_of_evidence() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "profile.md").read_text(encoding="utf-8")
+    (row,) = (line for line in page.splitlines() if line.startswith("| `evidence` |"))
+    assert [name for name, _ in _core.evidence() if f"`{name}`" not in row] == []
+
+
+def test_files_and_dependencies_name_technologies_that_heads_are_searched_for() -> None:
+    named = {*SUFFIXES.values(), *chain(*NAMES.values()), *DEPENDENCIES.values()}
+    assert named - set(_core.technologies()) == set()

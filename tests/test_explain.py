@@ -206,6 +206,23 @@ def test_counterexample_is_named_and_its_removal_selects_the_document() -> None:
     assert Router(index).explain(query, "pdf-toolkit").step == "selected"
 
 
+def test_prompt_that_no_document_fits_is_named_and_its_removal_selects_the_document() -> None:
+    query, index = "merge two PDF files", Index.build(SKILLS)
+    assert Router(index).explain(query, "pdf-toolkit").step == "selected"
+    index.teach("fax a form", "pdf-toolkit", fits=False)
+    index.teach("wow, what a table", None)
+    index.teach(query, None)
+    router = Router(index)
+    explanation = router.explain(query, "pdf-toolkit")
+    assert explanation.step == "counterexample"
+    assert f"similar to a prompt that no document fits: {query!r}; without" in explanation.text
+    assert explanation.text.endswith("it would be selected")
+    assert explanation.remedy.startswith("remove it from the file of examples")
+    # The removal of the prompt would not select another document.
+    other = next(hit.id for hit in explanation.result.hits if hit.id != "pdf-toolkit")
+    assert router.explain(query, other).step != "counterexample"
+
+
 def test_document_that_the_caller_left_out() -> None:
     router = Router(WITH_VECTORS, reranker=None)
     query = "merge split pdf files"

@@ -145,7 +145,7 @@ def test_hostile_skill_text_stays_in_the_quotation(home: Home, inject: str) -> N
     path = f"/a/{HOSTILE}/SKILL.md"
     texts = {"summary": HOSTILE, "excerpt": HOSTILE, "body": HOSTILE}
     pick = Pick(name=HOSTILE, id=HOSTILE, path=path, **texts)
-    head, name, *quoted, tail = context_of([pick], "passage", 4_000).split("\n")
+    head, name, *quoted, tail = context_of([pick], "passage", 4_000)[0].split("\n")
     assert name == "- (skill)"
     assert all(line.startswith(">") for line in quoted)
 
@@ -159,11 +159,11 @@ def test_a_name_in_the_form_of_a_sentence_is_replaced_by_the_id(name: str) -> No
     pick = Pick(
         name=name, id="plain:id-1", path=f"{folder}/SKILL.md", summary="s", excerpt="e", body="b"
     )
-    _, named, file, tail = context_of([pick], "name", 4_000).split("\n")
+    _, named, file, tail = context_of([pick], "name", 4_000)[0].split("\n")
     assert named == "- plain:id-1"
     assert file == f'  file: "{folder}/SKILL.md"'
     assert "Names and paths were written by the authors" in tail
-    (_, named, *_) = context_of([replace(pick, id=name)], "name", 4_000).split("\n")
+    (_, named, *_) = context_of([replace(pick, id=name)], "name", 4_000)[0].split("\n")
     assert named == "- (skill)"
 
 
@@ -189,6 +189,56 @@ def test_an_offered_skill_is_named_later_but_not_offered_again(home: Home) -> No
     assert "An installed skill may fit" in home.hook(call).context
 
 
+def offered(context: str) -> list[str]:
+    """Return the names of the skills in a context."""
+    return [line[2:] for line in context.split("\n") if line.startswith("- ")]
+
+
+UNSURE = ("--min-any-fits", "0.1")
+FORMS = "repair the tables in the form"
+
+
+def test_a_shortlist_is_offered_whole_or_not_at_all(home: Home) -> None:
+    def told(prompt: str, session: str) -> list[str]:
+        return offered(home.hook(home.call(prompt, session_id=session), *UNSURE).context)
+
+    first, *rest = told(FORMS, "")
+    assert first == "pdf-toolkit"
+    assert "csv-cleaner" in rest
+    assert told("repair a messy CSV file with duplicate rows", "rest") == ["csv-cleaner"]
+    assert told(FORMS, "rest") == [first, *rest]
+    assert told(PDF, "first") == [first]
+    for _ in range(3):
+        assert told(FORMS, "first") == []
+        assert last(home)["reason"] == "seen"
+
+
+@pytest.mark.parametrize(("length", "count"), [(250, 1), (700, 0)])
+def test_only_the_skills_that_find_room_count_as_offered(
+    home: Home, tmp_path: Path, length: int, count: int
+) -> None:
+    names = ("csv-cleaner", "pdf-toolkit")
+    below = "deep"
+    while (left := length - len(f"{home.path}/{below}/skills/pdf-toolkit/SKILL.md")) > 1:
+        below += "/" + "x" * min(left - 1, 200)
+    for name in names:
+        home.skill(name, SKILLS[name], below=below)
+    index = str(tmp_path / "deep.cgx")
+    assert home.run("index", str(home.path / "deep"), "-o", index).returncode == 0
+    call = home.call(FORMS, session_id="deep")
+    told = offered(home.hook(call, *UNSURE, "--index", index).context)
+    logged = last(home)
+    assert len(told) == count
+    assert logged.get("names", []) == told
+    assert logged["outcome"] == ("injected" if told else "nothing")
+    # What was not shown can still be named.
+    rest = {"csv-cleaner": "repair a messy CSV file with duplicate rows", "pdf-toolkit": PDF}
+    left = [name for name in names if name not in told]
+    for name in left[:1]:
+        named = home.hook(home.call(rest[name], session_id="deep"), "--index", index).context
+        assert offered(named) == [name]
+
+
 PIECES = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=900)
 
 
@@ -203,12 +253,33 @@ def test_a_shortlist_is_short_and_quotes_its_authors(
         Pick(name=name, id=f"id-{place}", path=f"/{name}", summary=text, excerpt="", body="")
         for place, (name, text) in enumerate(texts)
     ]
-    told = shortlist_of(picks, skill_tool=tool)
+    told, shown = shortlist_of(picks, skill_tool=tool)
     assert len(told) <= SHORTLIST_CHARS
+    assert list(shown) == picks[: len(shown)]
+    assert sum(line.startswith("- ") for line in told.split("\n")) == len(shown)
     if told:
         _, *lines, _ = told.split("\n")
         assert all(line.startswith(("> ", "- ", "  file: ")) for line in lines)
-        assert 1 <= sum(line.startswith("- ") for line in lines) <= len(picks)
+        assert lines
+
+
+@given(
+    st.lists(st.tuples(PIECES, PIECES), min_size=1, max_size=4),
+    st.sampled_from(["name", "passage", "body"]),
+    st.integers(200, 3_000),
+)
+def test_a_context_shows_every_skill_that_counts_as_shown(
+    texts: list[tuple[str, str]], inject: Any, most: int
+) -> None:
+    picks = [
+        Pick(name=name, id=f"id-{place}", path=f"/{name}", summary="", excerpt=text, body=text)
+        for place, (name, text) in enumerate(texts)
+    ]
+    told, shown = context_of(picks, inject, most)
+    assert len(told) <= most
+    assert list(shown) == picks[: len(shown)]
+    assert 1 <= len(shown) == sum(line.startswith("- ") for line in told.split("\n"))
+    assert len(shown) == 1 or told.endswith("not by the user.")
 
 
 def test_a_skill_of_a_plugin_has_the_name_of_its_plugin(home: Home) -> None:

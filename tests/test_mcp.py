@@ -140,9 +140,14 @@ def test_a_client_finds_and_reads_a_skill(skills: Path) -> None:
         near = await asked.call_tool("find_tool", {"prompt": QUERY, "limit": 3})
         assert next(item["id"] for item in near.structured_content["nearest"]) == "git-history"
         assert len(near.structured_content["nearest"]) == 3
-        unsure = {"prompt": "bake a cake", "min_confidence": 0.9}
+        unsure = {"prompt": "bake a cake", "min_any_fits": 0.9}
         nothing = await asked.call_tool("find_tool", unsure)
         assert nothing.structured_content["nearest"] == []
+        assert nothing.structured_content["shortlist"] == []
+        vague = {"prompt": "compress the document pages", "limit": 1}
+        few = (await asked.call_tool("find_tool", vague)).structured_content
+        assert len(few["shortlist"]) > len(few["nearest"]) == 1
+        assert all(item["title"] and 0 < item["relevance"] < 1 for item in few["shortlist"])
         ranked = await asked.call_tool(
             "rerank", {"query": QUERY, "documents": ["bake bread", LIBRARY["git-history"]]}
         )

@@ -84,13 +84,51 @@ def test_page_shows_the_decision_that_the_server_made(page: Page, served: Served
     decided(page, served)
     answer = served.post("/route", {"query": PROMPT, "trace": True}).json()
     verdict = page.evaluate("at('verdict').textContent")
-    assert verdict.startswith(f"{', '.join(answer['selected']) or 'nothing fits'}: ")
+    assert verdict.startswith(f"{', '.join(answer['selected'])}: ")
     rows = page.evaluate(
         "[...at('rows').rows].map(row => row.cells[0].querySelector('strong').textContent)"
     )
     assert rows == [hit["id"] for hit in answer["hits"]]
     assert page.evaluate("document.querySelectorAll('#gauges .limit').length") == 2
     assert not [said for said in page.said if "Content Security Policy" in said]
+
+
+@in_browser
+@pytest.mark.parametrize(
+    ("prompt", "headline"),
+    [("repair the forms", "unsure: "), ("what a lovely morning", "nothing fits: ")],
+)
+def test_page_tells_unsure_from_nothing_fits(
+    page: Page, served: Served, prompt: str, headline: str
+) -> None:
+    decided(page, served, prompt)
+    answer = served.post("/route", {"query": prompt}).json()
+    assert answer["selected"] == []
+    assert bool(answer["shortlist"]) is (headline == "unsure: ")
+    assert page.evaluate("at('verdict').textContent").startswith(headline)
+
+
+@in_browser
+def test_each_threshold_on_the_page_belongs_to_its_number(page: Page, served: Served) -> None:
+    decided(page, served)
+    answer = served.post("/route", {"query": PROMPT, "trace": True}).json()
+    needed = answer["trace"]["profile"]["answer"]
+    named = {
+        name: value
+        for name, value in (("any fits", "any_fits"), ("confidence", "confidence"))
+        if answer[value] is not None
+    }
+    assert len(named) == 2
+    gauges = page.evaluate("[...at('gauges').children].map(box => box.textContent)")
+    limits = {}
+    for name, value in named.items():
+        (text,) = [text for text in gauges if text.startswith(f"{name} ")]
+        assert text.startswith(f"{name} {answer[value]:.2f}"), text
+        limits[name] = "picks need" in text
+    assert limits == {
+        "any fits": bool(needed["threshold"]),
+        "confidence": bool(needed["confidence"]),
+    }
 
 
 @in_browser

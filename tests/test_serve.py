@@ -455,6 +455,9 @@ def test_pages_for_machines_and_people(served: Served) -> None:
     assert re.search(r'crossgate_requests_total\{path="/v2/rerank",status="200"\} \d', counted)
     assert "no/such" not in counted
     described = get("/openapi.json").json()
+    schemas = described["components"]["schemas"]
+    assert "trace" in schemas["RouteRequest"]["properties"]
+    assert "trace" not in schemas["ExplainRequest"]["properties"]
     paths = {"/v1/rerank", "/v2/rerank", "/rerank", "/voyage/rerank", "/v1/systemone"}
     paths |= {"/route", "/explain", "/health", "/metrics"}
     assert set(described["paths"]) == paths

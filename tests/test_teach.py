@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from commands import CROSSGATE
-from conftest import build
-from crossgate import Index, InputError, Router
+from conftest import WordEmbedder, build
+from crossgate import Document, Index, InputError, Router
+from crossgate._cli.teach import teach as learn
+from crossgate._retrieval.hints import hint_texts
 from crossgate._sources import read_sources
-from crossgate._sources.examples import read_examples
+from crossgate._sources.examples import read_examples, teach_beside
 from hook_home import Home
 
 SKILLS = {
@@ -154,3 +162,104 @@ def test_feedback_finds_the_prompt_of_a_log_without_texts(index: Path, tmp_path:
     done = subprocess.run(line, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr
     assert Index.open(index)["slides"].examples == (PROMPT,)
+
+
+SAME = (
+    ("glue the page", "Glue pages", "pages: glue!"),
+    ("stitch the scan", "stitch scans"),
+    ("?!",),
+    ("...",),
+)
+"""Prompts with the same words, and prompts without words."""
+BINDER = Document(
+    id="binder",
+    text="Join sheets. Do not use for maps or posters.",
+    examples=("Glue pages", "stitch scans", "?!"),
+    counterexamples=("pages: glue!", "fold a map"),
+)
+STAPLER = Document(id="stapler", text="Hold sheets together.", examples=("glue the page",))
+LESSONS = st.lists(
+    st.tuples(
+        st.sampled_from([prompt for prompts in SAME for prompt in prompts]),
+        st.sampled_from(["binder", "stapler", None]),
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+def evidence(index: Index, prompt: str) -> dict[str, dict[str, float]]:
+    scored = index.search(prompt).scored
+    return {hit.id: hit.to_dict().get("evidence", {}) for hit in scored}
+
+
+def are_same(prompt: str, other: str) -> bool:
+    return any(prompt in prompts and other in prompts for prompts in SAME)
+
+
+def has(texts: Sequence[str], prompt: str) -> bool:
+    return any(are_same(prompt, text) for text in texts)
+
+
+@given(lessons=LESSONS)
+def test_the_last_lesson_about_a_prompt_wins(lessons: list[tuple[str, str | None, bool]]) -> None:
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "skills.cgx")
+        Index.build([BINDER, STAPLER], embedder=None).save(path)
+        for prompt, id, fits in lessons:
+            learn(path, prompt, id, fits=fits and id is not None, reranker=None)
+        index, rebuilt = Index.open(path), Index.build([BINDER, STAPLER], embedder=None)
+        teach_beside(rebuilt, path)
+    assert rebuilt.nothing == index.nothing
+    assert [rebuilt[id] for id in rebuilt] == [index[id] for id in index]
+    last: dict[int, tuple[str, str | None, bool]] = {}
+    for lesson in lessons:
+        last[next(n for n, prompts in enumerate(SAME) if lesson[0] in prompts)] = lesson
+    for prompt, id, fits in last.values():
+        taught = [index[one] for one in (index if id is None else [id])]
+        if id is None:
+            assert prompt in index.nothing
+        elif fits:
+            assert prompt in index[id].examples
+            assert not has(index.nothing, prompt)
+            assert not has(index[id].counterexamples, prompt)
+        else:
+            assert prompt in index[id].counterexamples
+        if id is None or not fits:
+            assert not any(has(document.examples, prompt) for document in taught)
+    for prompt in (prompt for prompts in SAME[:2] for prompt in prompts):
+        found = evidence(index, prompt)
+        assert found == evidence(rebuilt, prompt)
+        for id, pieces in found.items():
+            document = index[id]
+            is_against = has([*document.counterexamples, *index.nothing], prompt)
+            assert (pieces.get("example") == 1.0) == has(document.examples, prompt)
+            assert (pieces.get("counterexample") == 1.0) == is_against
+
+
+@given(lessons=LESSONS)
+def test_vectors_of_hints_belong_to_their_texts(
+    lessons: list[tuple[str, str | None, bool]],
+) -> None:
+    embedder: Any = WordEmbedder()
+    index = Index.build([BINDER, STAPLER], embedder=embedder)
+    # The hints of a document with a vector from the caller have no vectors of their own.
+    (vector,) = embedder.embed(["folders"])
+    own = Document(id="own", text="Folders.", vector=vector, examples=("Glue pages", "fold"))
+    index.upsert([own])
+    for prompt, id, fits in [*lessons, ("a folder", "own", True)]:
+        index.teach(prompt, id, fits=fits)
+    rebuilt = Index.build([index[id] for id in index], embedder=embedder, reuse=index)
+    for read, id in itertools.product((index, rebuilt), index):
+        stored = read._core.hint_vectors(id)
+        for texts, vectors in zip(hint_texts(index[id]), stored, strict=True):
+            assert len(vectors) == len(texts)
+            for text, found in zip(texts, vectors, strict=True):
+                if found is None:
+                    assert read is index
+                    assert text in own.examples
+                    continue
+                (expected,) = embedder.embed([text])
+                length = sum(value * value for value in expected) ** 0.5
+                assert found == pytest.approx([value / length for value in expected], abs=0.01)

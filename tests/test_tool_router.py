@@ -19,6 +19,7 @@ import pytest
 
 from conftest import LIBRARY
 from crossgate import InputError, Profile, ToolRouter
+from crossgate._core import AnyFits
 
 ROOT = Path(__file__).parents[1]
 PROMPT = "squash the last commits of my git branch"
@@ -62,7 +63,7 @@ def test_selected_tools_are_the_given_objects(tools: list[Any]) -> None:
     assert selected[0] is tools[list(LIBRARY).index("git-history")]
     assert {id(hit) for hit in selected} <= {id(tool) for tool in tools}
     assert router.select(PROMPT, limit=1) == selected[:1]
-    assert router.select("what a lovely morning", min_confidence=0.5) == []
+    assert router.select("what a lovely morning", min_any_fits=0.5) == []
 
 
 def test_shortlist_contains_tools_below_the_threshold() -> None:
@@ -75,8 +76,16 @@ def test_shortlist_contains_tools_below_the_threshold() -> None:
     assert router.select("hello there") != []
     any_fits = router.router.route(prompt).any_fits
     assert any_fits is not None
-    assert router.select(prompt, min_confidence=any_fits) != []
-    assert router.select(prompt, min_confidence=any_fits + 1e-9) == []
+    assert router.select(prompt, min_any_fits=any_fits) != []
+    assert router.select(prompt, min_any_fits=any_fits + 1e-9) == []
+
+
+def test_an_unfitted_any_fits_counts_as_certain() -> None:
+    fitted = ToolRouter(openai_tools(), **STAGE1).router.profile
+    router = ToolRouter(openai_tools(), **STAGE1, profile=fitted.replace(any_fits=AnyFits()))
+    assert router.router.route(PROMPT).any_fits is None
+    for least in (0.0, 0.5, 1.0):
+        assert router.select(PROMPT, min_any_fits=least) == router.select(PROMPT) != []
 
 
 def test_coverage_decides_how_many_tools_there_are() -> None:
@@ -113,7 +122,7 @@ def test_pasted_text_is_accepted_as_a_query() -> None:
     [
         ({"prompt": None}, "invalid_text"),
         ({"prompt": PROMPT, "limit": 0}, "out_of_range"),
-        ({"prompt": PROMPT, "min_confidence": 2}, "out_of_range"),
+        ({"prompt": PROMPT, "min_any_fits": 2}, "out_of_range"),
         ({"prompt": PROMPT, "coverage": 0}, "out_of_range"),
         ({"prompt": PROMPT, "coverage": math.nan}, "out_of_range"),
     ],

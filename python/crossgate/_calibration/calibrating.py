@@ -49,8 +49,6 @@ SECOND_PICK = 0.3
 At such leads the first pick is hardly right more often. With 0.2, the previous value, four of five
 second picks on `eval/skills` were wrong.
 """
-SIGNIFICANCE = 0.05
-"""A promise counts as broken if the held-out half would be this improbable under it."""
 CHANCE = 0.001
 """A gate counts as established only if noise would give the result less often than this."""
 
@@ -305,6 +303,12 @@ def check_runs(runs: Sequence[Run]) -> None:
                 f"{first.dataset} was run with a per_channel of {sizes[0]}, {header.dataset} with "
                 f"one of {sizes[1]}: a profile has only one",
             )
+        if header.profile.evidence != first.profile.evidence:
+            raise SourceError(
+                "unsuitable_run",
+                f"{first.dataset} and {header.dataset} were run with different weights of the "
+                "evidence: a profile has only one set",
+            )
 
 
 def usable(runs: Sequence[Run]) -> tuple[list[tuple[StoredQuery, str]], list[str]]:
@@ -316,7 +320,8 @@ def usable(runs: Sequence[Run]) -> tuple[list[tuple[StoredQuery, str]], list[str
     once: dict[tuple[str, str, str], tuple[StoredQuery, str]] = {}
     for run in runs:
         for query in run.queries:
-            once.setdefault((run.header.corpus, query.id, query.text), (query, run.header.corpus))
+            corpus = run.header.corpus
+            once.setdefault(_key(query, corpus), (query, corpus))
     usable = [
         (query, corpus)
         for _, (query, corpus) in sorted(once.items(), key=lambda item: item[0])
@@ -342,6 +347,11 @@ def usable(runs: Sequence[Run]) -> tuple[list[tuple[StoredQuery, str]], list[str
     return usable, notes
 
 
+def _key(query: StoredQuery, corpus: str) -> tuple[str, str, str]:
+    """Return what tells a query apart from the others."""
+    return corpus, query.id, query.text
+
+
 def _fit_ranking(fit: Sequence[StoredQuery], header: RunHeader) -> Profile:
     """Return a profile with only blend, pool and combination fitted."""
     scores = (weights.Scores.of(query, header.profile.evidence) for query in fit)
@@ -360,6 +370,7 @@ def _fit_ranking(fit: Sequence[StoredQuery], header: RunHeader) -> Profile:
         blend=blend,
         combine=combine,
         per_channel=header.profile.per_channel,
+        evidence=header.profile.evidence,
         pool=weights.fit_pool(rows, blend, combine),
         anytime=fit_anytime(rows),
     )
@@ -406,9 +417,18 @@ def _promised_for(
             "out_of_range", f"no run is of {unknown[0]!r}: name {', '.join(sorted(names))}"
         )
     chosen = set(objective.covered) or names
-    covered = {run.header.corpus for run in runs if run.header.dataset in chosen}
+    covered = {
+        _key(query, run.header.corpus)
+        for run in runs
+        if run.header.dataset in chosen
+        for query in run.queries
+    }
     first, second = (
-        [query for query, corpus in zip(half, of_half, strict=True) if corpus in covered]
+        [
+            query
+            for query, corpus in zip(half, of_half, strict=True)
+            if _key(query, corpus) in covered
+        ]
         for half, of_half in zip(halves, corpora, strict=True)
     )
     return first, second
@@ -590,14 +610,14 @@ def _check_promise(report: Figures, objective: Objective) -> None:
     share, kept = objective.keep_recall, report.kept
     if level is None and share is not None and kept is not None:
         count = round(kept.value * kept.count)
-        if binom.cdf(count, kept.count, share) < SIGNIFICANCE:
+        if binom.cdf(count, kept.count, share) < shortlists.SIGNIFICANCE:
             raise CalibrationError(
                 "promise_broken",
                 f"{count} of {kept.count} right picks of the held-out half pass the threshold, too "
                 f"few for {share:.1%}. Nothing was written; give more queries, or keep less",
             )
     lost = report.recall_loss
-    if lost is not None and _at_least(lost, SIGNIFICANCE) > objective.max_recall_loss:
+    if lost is not None and _at_least(lost, shortlists.SIGNIFICANCE) > objective.max_recall_loss:
         raise CalibrationError(
             "promise_broken",
             f"on the held-out half, skipping costs {lost.value:.1%} of recall@1, clearly more than "
@@ -611,7 +631,7 @@ def check_false_positives(report: Figures, level: float | None) -> None:
     injected = report.modes["gated"]["false_positive_rate"]
     if level is not None and injected is not None:
         count = round(injected.value * injected.count)
-        if binom.sf(count - 1, injected.count, level) < SIGNIFICANCE:
+        if binom.sf(count - 1, injected.count, level) < shortlists.SIGNIFICANCE:
             raise CalibrationError(
                 "promise_broken",
                 f"a pick for {share_of(count, injected.count, 'no-match query')} of the "

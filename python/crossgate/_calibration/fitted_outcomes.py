@@ -53,7 +53,7 @@ def outcomes(queries: Sequence[StoredQuery], ranking: Profile) -> Outcomes:
 
     Args:
         queries: Queries with at least one candidate and with the logits of the whole pool.
-        ranking: A profile; only its blend, pool and combination are used.
+        ranking: A profile; only its blend, pool, combination and evidence are used.
     """
     rows = [_outcome(query, ranking) for query in queries]
     return Outcomes(*(np.array(column) for column in zip(*rows, strict=True)))

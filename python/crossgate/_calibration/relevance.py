@@ -31,7 +31,7 @@ def fit_relevance(queries: Sequence[StoredQuery], ranking: Profile) -> Relevance
     Args:
         queries: Queries with the rerank scores of the pool; only those count for which stage 1
             finds a fitting document.
-        ranking: A profile; only its blend and its pool are used.
+        ranking: A profile; only its blend, pool and evidence are used.
     """
     rows = [_features(query, ranking) for query in queries]
     rows = [row for row in rows if row.right.any()]

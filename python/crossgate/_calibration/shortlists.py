@@ -84,8 +84,14 @@ def fit_shortlist(
             "less",
         )
     if not all(any(map(_is_found, half)) for half in halves):
-        note = "no shortlist was fitted: in a half of the queries, no fitting document is found"
-        return FittedShortlist(Shortlist(), {}, (note,))
+        problem = "in a half of the queries, no fitting document is found"
+        if coverage is not None:
+            raise CalibrationError(
+                "promise_impossible",
+                f"{problem}, so no coverage can be promised. Do the labels belong to these "
+                "queries?",
+            )
+        return FittedShortlist(Shortlist(), {}, (f"no shortlist was fitted: {problem}",))
     first, second = halves
     of_first, of_second = _weighed(first, profile), _weighed(second, profile)
     least = _least([*first, *second], profile)
@@ -220,8 +226,13 @@ def _extended(promises: Sequence[Promise], most: int, coverage: float) -> list[P
     """Return the promise for a length, with full lists for coverages that it cannot reach."""
     applicable = [promise for promise in promises if promise.most <= most]
     shares = applicable[-1].least_shares if applicable else []
-    full = [0.0] * (round(100 * coverage) - 49 - len(shares))
+    full = [0.0] * (_percent(coverage) - 49 - len(shares))
     return [Promise(most=most, least_shares=[*shares, *full])]
+
+
+def _percent(coverage: float) -> int:
+    """Return the percentage of the promise for a coverage: the next whole one, at least 50."""
+    return max(50, math.ceil(round(100 * coverage, 9)))
 
 
 def _broken(promised: float, measured: Shortlists, mode: str) -> str:
@@ -233,11 +244,11 @@ def _broken(promised: float, measured: Shortlists, mode: str) -> str:
     coverage = measured.coverage
     if coverage is None:
         return ""
-    count = coverage.count
-    covered, k = round(coverage.value * count), math.ceil(round(promised * 100) * (count + 1) / 100)
+    count, percent = coverage.count, _percent(promised)
+    covered, k = round(coverage.value * count), math.ceil(percent * (count + 1) / 100)
     if betabinom.cdf(covered, count, k, count + 1 - k) >= SIGNIFICANCE:
         return ""
     return (
         f"{covered} of {count} held-out shortlists contain a fitting document in the mode {mode}, "
-        f"too few for a coverage of {promised:.0%}"
+        f"too few for a coverage of {percent}%"
     )

@@ -70,6 +70,9 @@ def teach(
 ) -> dict[str, Any]:
     """Teach an index a prompt, in its file and in the file of examples beside it.
 
+    The file keeps lessons in their order, because a rebuilt index learns them again one by one, and
+    the last lesson about a prompt counts.
+
     Args:
         path: The file of the index.
         prompt: The prompt.
@@ -98,9 +101,8 @@ def teach(
     before = _picks(router, known)
     is_new = index.teach(prompt, id, fits=fits)
     example = Example(prompt, id, id is not None and fits)
-    if is_new or example not in written:
-        kept = [one for one in written if (one.prompt, one.skill) != (prompt, id)]
-        _write(examples, [*kept, example])
+    _write(examples, [*(one for one in written if one != example), example])
+    if is_new:
         index.save(path)
     after = _picks(router, known)
     result = router.route(prompt, limit=1)

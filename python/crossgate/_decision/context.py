@@ -1,4 +1,4 @@
-"""`Context`: what is known about a query beside its text."""
+"""`Context`: the project and the conversation of a query."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LEAST_WEIGHT = 0.05
 _GOES_ON = 0.5
 """From this weight of the newest request on, a prompt continues it."""
 
-MOST_TECHNOLOGIES = 64
+MOST_TECHNOLOGIES = 128
 MOST_REQUESTS = 64
 REQUEST_CHARACTERS = 4_000
 """Characters of an earlier request that are read, from its start."""
@@ -38,11 +38,12 @@ class Context:
             description names one of them is preferred to one that names only others. Names that
             crossgate does not know have no effect.
         history: Earlier requests of the user in the conversation, oldest first. They count for a
-            prompt that does not stand alone, such as "now in German", the newest one most.
+            prompt in English that does not stand alone, such as "now in German", the newest one
+            most. Thanks and greetings do not count, and nothing counts for them.
 
     Raises:
-        InputError: `out_of_range` for more than 64 technologies or 64 requests, or for a value that
-            is not a collection of texts; `invalid_text` for a text that is not Unicode.
+        InputError: `out_of_range` for more than 128 technologies or 64 requests, or for a value
+            that is not a collection of texts; `invalid_text` for a text that is not Unicode.
     """
 
     technologies: tuple[str, ...] = ()
@@ -93,10 +94,12 @@ class Conversation(NamedTuple):
     Attributes:
         history: Their texts, oldest first, with their weights; the query has weight 1.
         goes_on: Whether the query is a request that continues an earlier one.
+        weights: The weight of each request of the context; 0 for one that does not count.
     """
 
     history: tuple[tuple[str, float], ...] = ()
     goes_on: bool = False
+    weights: tuple[float, ...] = ()
 
     @classmethod
     def of(
@@ -108,7 +111,7 @@ class Conversation(NamedTuple):
     ) -> Conversation:
         """Weigh the earlier requests by their age, and by how well the query stands alone.
 
-        Thanks and greetings are no requests.
+        Thanks and greetings do not count: neither as requests nor after one.
 
         Args:
             query: The query.
@@ -116,15 +119,16 @@ class Conversation(NamedTuple):
             scored: The candidates for the query alone.
             profile: The profile whose confidence says how well the best candidate fits.
         """
-        if not context.history:
-            return cls()
         requests = [text for text in context.history if not _core.is_courtesy(text)]
+        if not requests:
+            return cls()
         standing = _core.standing(list(scored), profile) or 0.0
-        weights = _core.history_weights(query, len(requests), standing)
-        pairs = zip(requests, weights, strict=True)
-        history = tuple((text, weight) for text, weight in pairs if weight >= _LEAST_WEIGHT)
-        goes_on = bool(weights) and weights[-1] >= _GOES_ON and not _core.is_courtesy(query)
-        return cls(history, goes_on)
+        found = iter(_core.history_weights(query, len(requests), standing))
+        weights = [0.0 if _core.is_courtesy(text) else next(found) for text in context.history]
+        weights = [weight if weight >= _LEAST_WEIGHT else 0.0 for weight in weights]
+        pairs = zip(context.history, weights, strict=True)
+        history = tuple((text, weight) for text, weight in pairs if weight)
+        return cls(history, max(weights) >= _GOES_ON, tuple(weights))
 
     def read_with(self, query: str) -> str:
         """Return the text that stage 2 reads: the query, after the request that it continues."""
@@ -148,14 +152,11 @@ def _direction(vector: Vector) -> list[float]:
 
 def traced(context: Context, conversation: Conversation) -> dict[str, Any]:
     """Return the context for the trace, which has hashes of earlier requests and no texts."""
-    weights = dict(conversation.history)
+    weights = conversation.weights or (0.0,) * len(context.history)
     return {
         "technologies": list(context.technologies),
         "history": [
-            {
-                "sha256": hashlib.sha256(text.encode()).hexdigest(),
-                "weight": weights.get(text, 0.0),
-            }
-            for text in context.history
+            {"sha256": hashlib.sha256(text.encode()).hexdigest(), "weight": weight}
+            for text, weight in zip(context.history, weights, strict=True)
         ],
     }

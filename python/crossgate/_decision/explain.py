@@ -1,4 +1,4 @@
-"""`Explanation`: at which step a decision lost one document, and what would have changed that.
+"""`Explanation`: the step at which a decision lost one document, and a change that would keep it.
 
 The cascade decides, and this module reads its trace. It finds a remedy by replaying the trace with
 other settings until the document is selected, or until stage 2 would have to read it.
@@ -58,7 +58,7 @@ class Explanation:
             `not_a_candidate`, `excluded`, `counterexample` or a code of `Hit.dropped`; `selected`
             if none did. See docs/reasons.md.
         text: One line with what happened, and the numbers that were compared.
-        remedy: One line with what would have changed it; empty if nothing had to change.
+        remedy: One line with the change that would select it; empty if nothing had to change.
         figures: The known numbers of the document by name: `cosine`, `bm25`, `blend`,
             `rerank_score`, `score`, `relevance`, `stage1_rank`, `stage2_rank`, `any_fits`,
             `confidence`, `candidates` (how many), and `threshold` (the limit that was missed). For
@@ -81,7 +81,10 @@ class Explanation:
 
 
 def explain(
-    request: Request, document: Document, left_out: tuple[str, str, str] | None
+    request: Request,
+    document: Document,
+    left_out: tuple[str, str, str] | None,
+    nothing: Sequence[str] = (),
 ) -> Explanation:
     """Decide a request, and explain what became of a document.
 
@@ -89,6 +92,7 @@ def explain(
         request: The request.
         document: The document.
         left_out: Step, text and remedy if the caller has left the document out.
+        nothing: Prompts of the index that no document fits.
 
     Raises:
         InputError: `unknown_document` if the index no longer has the document.
@@ -104,7 +108,7 @@ def explain(
     if hit.dropped is None:
         text = f"it is selected, as number {result.ids.index(hit.id) + 1} of {len(result)}"
         return explained.by("selected", text, "")
-    return explained.by_evidence() or explained.by_settings()
+    return explained.by_evidence(nothing) or explained.by_settings()
 
 
 def _explanation(
@@ -117,7 +121,7 @@ def _explanation(
 
 
 def _not_found(id: str, stage1: Stage1, request: Request, result: RouteResult) -> Explanation:
-    """Explain a document that is no candidate by its ranks among all documents."""
+    """Explain by its ranks a document that is not a candidate."""
     if stage1.everything is None:
         text = "the query is empty, so nothing was searched"
         return _explanation(id, result, "no_candidates", text, "pass a prompt or question")
@@ -157,8 +161,8 @@ class _Hurdle(NamedTuple):
     """A condition that a candidate missed.
 
     Attributes:
-        text: What was compared.
-        remedy: What would meet it; empty if no setting does.
+        text: The comparison.
+        remedy: The setting that would meet it; empty if no setting does.
         changes: The new settings, by their paths in the trace; none if a replay cannot show it.
         threshold: The limit that was missed, if it is a number.
     """
@@ -183,41 +187,66 @@ class _Explained(NamedTuple):
         figures = {name: getattr(hit, name) for name in (*names, "stage1_rank", "stage2_rank")}
         return _explanation(hit.id, self.result, step, text, remedy, **figures, threshold=threshold)
 
-    def by_evidence(self) -> Explanation | None:
+    def by_evidence(self, nothing: Sequence[str]) -> Explanation | None:
         """Explain a candidate that the evidence against it has lost; None for another one."""
-        return self._without(
+        excluded = self._without(
             "exclusion",
             "excluded",
             "its description excludes",
             self.document.description.exclusions,
-        ) or self._without(
+        )
+        own = self.document.counterexamples
+        if excluded or max(map(self._likeness, own), default=-1.0) >= max(
+            map(self._likeness, nothing), default=-1.0
+        ):
+            reason = "the query is similar to a counterexample:"
+            return excluded or self._without("counterexample", "counterexample", reason, own)
+        return self._without(
             "counterexample",
             "counterexample",
-            "the query is similar to what must not select it:",
-            self.document.counterexamples,
+            "the query is similar to a prompt that no document fits:",
+            nothing,
+            of_all=True,
         )
 
+    def _likeness(self, text: str) -> float:
+        """Return the share of the words of a text or the query that both have."""
+        words, others = (set(one.lower().split()) for one in (self.request.prompt.searched, text))
+        return len(words & others) / max(1, len(words | others))
+
     def _without(
-        self, piece: str, step: str, reason: str, texts: Sequence[str]
+        self,
+        piece: str,
+        step: str,
+        reason: str,
+        texts: Sequence[str],
+        *,
+        of_all: bool = False,
     ) -> Explanation | None:
-        """Explain a candidate that one piece of evidence has lost; None for another one."""
+        """Explain a candidate that one piece of evidence has lost; None for another one.
+
+        A piece `of_all` is about every candidate, comes from one text, and is removed from all.
+        """
         trace, profile = self.result.trace, self.request.profile
         stage1 = deepcopy(trace["stage1"])
         position = [scored["id"] for scored in stage1].index(self.document.id)
-        if not stage1[position].get("evidence", {}).pop(piece, None):
+        if not stage1[position].get("evidence", {}).get(piece):
             return None
-        scored = [_core.Scored.from_dict(stage1[position])]
-        (changed,) = _core.reblend(scored, profile.blend, evidence=profile.evidence)
-        stage1[position] = changed.to_dict()
+        for place in range(len(stage1)) if of_all else [position]:
+            stage1[place].get("evidence", {}).pop(piece, None)
+            scored = [_core.Scored.from_dict(stage1[place])]
+            (changed,) = _core.reblend(scored, profile.blend, evidence=profile.evidence)
+            stage1[place] = changed.to_dict()
         then = self._achieved(trace, _replayed(trace, {("stage1",): stage1}))
         if not then:
             return None
-        words = set(self.request.prompt.searched.lower().split())
-        nearest = sorted(texts, key=lambda text: -len(words & set(text.lower().split())))
-        shown = ", ".join(map(repr, nearest[:_TEXTS_SHOWN]))
-        more = " and others" if len(texts) > _TEXTS_SHOWN else ""
+        nearest = sorted(texts, key=self._likeness, reverse=True)
+        most = 1 if of_all else _TEXTS_SHOWN
+        shown = ", ".join(map(repr, nearest[:most]))
+        more = " and others" if len(texts) > most and not of_all else ""
         text = f"{reason} {shown}{more}; without that, {then}"
-        return self.by(step, text, f"remove the {piece}, or {_TEACH}")
+        removal = "remove it from the file of examples" if of_all else f"remove the {piece}"
+        return self.by(step, text, f"{removal}, or {_TEACH}")
 
     def by_settings(self) -> Explanation:
         """Explain a candidate by the first condition that it missed, and name all settings."""

@@ -46,9 +46,9 @@ def nearest(result: RouteResult, limit: int, least: float | None) -> tuple[Hit, 
     Args:
         result: The decision.
         limit: Maximum number.
-        least: Return no candidates if the probability that any of them fits is lower, in [0, 1], or
-            unknown; None for no threshold.
+        least: Return no candidates if the probability that any of them fits is lower, in [0, 1];
+            an unknown probability counts as 1. None for no threshold.
     """
-    if least is not None and (result.any_fits is None or result.any_fits < least):
+    if least is not None and result.any_fits is not None and result.any_fits < least:
         return ()
     return result.hits[:limit]

@@ -484,7 +484,10 @@ class _CandidateSearch:
         if conversation.history:
             if self.embeds and vector is not None:
                 texts, weights = zip(*conversation.history, strict=True)
-                vector = mixed(vector, bundled_embedder().embed(list(texts)), weights)
+                try:
+                    vector = mixed(vector, bundled_embedder().embed(list(texts)), weights)
+                except ModelError as error:  # the words of the earlier requests still count
+                    failed = (*failed, degradation("embedder", error))
             scored, _ = search(vector, history=conversation.history)
         return scored, chosen, failed, conversation
 

@@ -338,7 +338,7 @@ class Router:
             left_out = ("not_allowed", "`allow` does not name it", "add it to `allow`")
         else:
             left_out = None
-        return explain(replace(request, telemetry=None), document, left_out)
+        return explain(replace(request, telemetry=None), document, left_out, self.index.nothing)
 
     def route_many(
         self, queries: Iterable[str], *, progress: Progress = True, **options: Any

@@ -66,7 +66,7 @@ class ToolRouter:
         *,
         limit: int | None = None,
         coverage: float | None = None,
-        min_confidence: float | None = None,
+        min_any_fits: float | None = None,
         material: Material | None = None,
         context: Context | None = None,
     ) -> list[Any]:
@@ -82,7 +82,7 @@ class ToolRouter:
             coverage: Return only as many tools as it takes to have a fitting one among them with
                 this probability, in (0, 1), given that one fits; None for `limit` tools. If `limit`
                 tools cannot promise it, the highest probability that they can counts.
-            min_confidence: Return no tools if the probability that any of them fits is lower, in
+            min_any_fits: Return no tools if the probability that any of them fits is lower, in
                 [0, 1]; None to return the list in any case.
             material: As in `Router.route`.
             context: As in `Router.route`.
@@ -96,7 +96,7 @@ class ToolRouter:
         if isinstance(prompt, str):  # route refuses any other type
             prompt = prompt[:MAX_QUERY_CHARACTERS]
         profile = self.router.profile
-        check_confidence(min_confidence, profile)
+        check_confidence(min_any_fits, profile, "min_any_fits")
         if coverage is not None and not (profile.shortlist.stage1 or profile.shortlist.stage2):
             message = (
                 f"coverage cannot be promised, as profile {profile.name!r} has no fitted "
@@ -111,7 +111,7 @@ class ToolRouter:
             material=material,
             context=context,
         )
-        hits = nearest(result, limit, min_confidence)
+        hits = nearest(result, limit, min_any_fits)
         if coverage is not None and hits:
             # Without vectors, nothing can be promised, and the nearest tools by words remain.
             hits = hits[:_NEAREST] if result.coverage is None else result.shortlist

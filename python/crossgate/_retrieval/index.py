@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Never
 import crossgate._core as _core
 from crossgate._retrieval.hints import (
     NO_VECTORS,
+    HintTexts,
     HintVectors,
     check_hints,
     embedded_hints,
@@ -293,7 +294,9 @@ class Index:
             fits: Whether the prompt should select the document; False if it should not.
 
         Returns:
-            Whether the example is new. An earlier example of the opposite kind is replaced.
+            Whether the index changed. Earlier examples with the same words that contradict this one
+            are removed: of the opposite kind, of any document if no document fits the prompt, and
+            of prompts that no document fits if one does.
 
         Raises:
             InputError: `unknown_document` for an id that the index does not have; `empty_query`,
@@ -728,10 +731,24 @@ def _known_vectors(
         vector = reuse._core.vector(document.id)
         if vector is not None and _embedded_texts(document) == _embedded_texts(old):
             vectors[document.id] = vector
-            if hint_texts(document) == hint_texts(old):
-                exclusions, examples, counterexamples = reuse._core.hint_vectors(document.id)
-                hints[document.id] = ([*exclusions], [*examples], [*counterexamples])
+            texts = hint_texts(document)
+            known = _vectors_of(reuse, document.id, texts) if texts == hint_texts(old) else None
+            if known is not None:
+                hints[document.id] = known
     return vectors, hints
+
+
+def _vectors_of(index: Index, id: str, texts: HintTexts) -> HintVectors | None:
+    """Return the vectors of the hints of a document; None if some hint has none."""
+    stored = index._core.hint_vectors(id)
+    kept: list[list[Vector]] = [
+        [vector for vector in vectors[: len(embedded)] if vector is not None]
+        for vectors, embedded in zip(stored, texts, strict=True)
+    ]
+    if [*map(len, kept)] != [*map(len, texts)]:
+        return None
+    exclusions, examples, counterexamples = kept
+    return exclusions, examples, counterexamples
 
 
 def _embedded(

@@ -275,7 +275,7 @@ def application(
 
     @post("/explain", "Why a document of the index was not picked", Explained)
     async def explain(asked: ExplainRequest) -> Response:
-        given = asked.model_dump(exclude={"trace"}) | asked.about()
+        given = asked.model_dump() | asked.about()
         explanation = await decisions.make(partial(indexed().explain, **given))
         return _answer(explanation.to_dict(), explanation.result)
 

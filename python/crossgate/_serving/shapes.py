@@ -124,8 +124,8 @@ class VoyageRequest(About):
     )
 
 
-class RouteRequest(About):
-    """A request to `/route`."""
+class DecisionRequest(About):
+    """What a request for a decision over the index names."""
 
     query: str
     limit: Count | None = 2
@@ -138,10 +138,15 @@ class RouteRequest(About):
         None, description="Probability that the shortlist contains a fitting document if one fits."
     )
     max_shortlist: Count | None = None
+
+
+class RouteRequest(DecisionRequest):
+    """A request to `/route`."""
+
     trace: bool = Field(False, description="Return how the decision was made, without texts.")
 
 
-class ExplainRequest(RouteRequest):
+class ExplainRequest(DecisionRequest):
     """A request to `/explain`."""
 
     id: str = Field(description="Id or title of the document to explain.")

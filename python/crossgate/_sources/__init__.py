@@ -28,7 +28,7 @@ from crossgate._sources.skills import (
 from crossgate._sources.tools import tool_from, tools_of
 from crossgate._sources.yaml_documents import parse_yaml
 from crossgate._support.errors import SourceError
-from crossgate._support.files import open_source, read_source
+from crossgate._support.files import EXAMPLES, open_source, read_source
 from crossgate._support.limits import ROW_BYTES, ROWS, ROWS_BYTES, SKILL_BYTES, TEXT_BYTES
 from crossgate._values.results import Document
 
@@ -181,7 +181,7 @@ def skill_files(paths: Iterable[str | os.PathLike[str]]) -> list[str]:
     Links are not followed.
     """
     found: list[str] = []
-    for path in map(os.fspath, paths):
+    for path in [os.fspath(path) for path in paths]:
         if os.path.basename(path) == _SKILL and os.path.isfile(path):
             found.append(path)
         for folder, _, names in os.walk(path):
@@ -361,7 +361,7 @@ class _Reader:
 
     def _examples(self, folder: str) -> list[Example]:
         """Return the examples in the folder of a skill, and report broken lines."""
-        from crossgate._sources.examples import EXAMPLES, Example, examples_of_skill
+        from crossgate._sources.examples import Example, examples_of_skill
 
         path, found = os.path.join(folder, EXAMPLES), []
         try:

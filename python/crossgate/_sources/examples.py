@@ -12,11 +12,8 @@ from crossgate._retrieval.index import Index
 from crossgate._sources.common import Unusable, decoded, is_unicode, place_of, printable
 from crossgate._sources.rows import parse_json
 from crossgate._support.errors import InputError, SourceError
-from crossgate._support.files import read_source
+from crossgate._support.files import EXAMPLES, read_source
 from crossgate._support.limits import SKILL_BYTES
-
-EXAMPLES = "examples.jsonl"
-"""Name of the file in the folder of a skill."""
 
 
 class Example(NamedTuple):

@@ -299,18 +299,23 @@ def check_shortlist(coverage: float | None, most: int | None) -> None:
         check_count("max_shortlist", most)
 
 
-def check_confidence(least: float | None, profile: Profile) -> None:
-    """Check a minimum confidence, and that the profile has weights for it.
+def check_confidence(least: float | None, profile: Profile, name: str = "min_confidence") -> None:
+    """Check the least probability of an answer, and that the profile has weights for it.
+
+    Args:
+        least: The least probability; None is accepted.
+        profile: The profile of the decision.
+        name: Name of the argument.
 
     Raises:
         InputError: `out_of_range`.
     """
     if least is None:
         return
-    check_number("min_confidence", least, 0, 1)
+    check_number(name, least, 0, 1)
     if profile.relevance.stage1 is None and profile.relevance.stage2 is None:
         raise InputError(
             "out_of_range",
-            f"min_confidence is {least:g}, but profile {profile.name!r} has no weights of "
+            f"{name} is {least:g}, but profile {profile.name!r} has no weights of "
             "relevance: omit it, or use a profile fitted by `crossgate calibrate`",
         )

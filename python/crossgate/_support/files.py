@@ -22,6 +22,9 @@ _FLAGS = sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_CLOEXEC", "O_BIN
 
 _PART = 1024 * 1024
 
+EXAMPLES = "examples.jsonl"
+"""Name of the file of examples in the folder of a skill."""
+
 LEFTOVER_SECONDS = 3600.0
 """Age in seconds from which an unfinished file counts as a leftover."""
 

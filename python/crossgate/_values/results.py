@@ -210,7 +210,7 @@ class Hit:
             for a candidate that a floor dropped or that was outside of stage 2's pool.
         relevance: The probability that the document fits, in [0, 1], given the scores of all
             candidates; None if the profile has no weights for it. Those of all hits add up to
-            `any_fits`.
+            `any_fits`; with the profile for passages, several can fit, and the sum has no meaning.
         stage1_rank: Rank after stage 1, from 1.
         stage2_rank: Rank after stage 2, from 1, or None if stage 2 did not score this pair.
         provider: Origin and scale of `score`: `stage1` or the name of the reranker. Scores of two

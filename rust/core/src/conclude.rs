@@ -210,7 +210,7 @@ struct Listed {
 }
 
 impl Listed {
-    /// No shortlist; only a request that asks for one is told why.
+    /// No shortlist; the note with the reason is only for requests that ask for one.
     fn impossible(gated: &Gated, detail: String) -> Self {
         let is_asked = gated.coverage.is_some() || gated.max_shortlist.is_some();
         let note = is_asked.then(|| Note { code: "no_shortlist".to_owned(), detail });
@@ -254,7 +254,9 @@ fn shortlist(
     let Some(mut line) = line else {
         return Listed::impossible(
             gated,
-            "a candidate has no cosine, which the shortlist needs".to_owned(),
+            "the shares of the candidates are unknown: a candidate has no cosine, or the profile has \
+             no weights of relevance"
+                .to_owned(),
         );
     };
     let first = eligible().find(|of| of.dropped.is_none()).or_else(|| eligible().next());
@@ -272,7 +274,9 @@ fn shortlist(
         ),
     });
     let ids = line.into_iter().map(|of| of.id.to_owned()).collect();
-    Listed { ids, coverage: Some(kept.coverage), note }
+    // With another first candidate than that of stage 1, the list is not the one that was fitted.
+    let coverage = (stage != Stage::SecondWithoutFit).then_some(kept.coverage);
+    Listed { ids, coverage, note }
 }
 
 fn check(pairs: &[Pair]) -> Result<()> {

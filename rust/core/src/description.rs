@@ -1,4 +1,4 @@
-//! Descriptions: which texts are descriptions of a skill or tool, and what is read from them.
+//! Tells descriptions of skills and tools from passages, and reads their parts.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use crate::triggers;
 /// 1,024 characters.
 const LONGEST_DESCRIPTION: usize = 2_000;
 
-/// What is read from the head of a document.
+/// The parts of the head of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description<'a> {
     /// The text that is searched.

@@ -357,7 +357,7 @@ impl<'a> Sentence<'a> {
         place.and_then(|place| self.tokens.get(place)).map_or(self.end, |one| one.start)
     }
 
-    /// Whether the purpose goes on here: "but for letters", "; use it for letters".
+    /// Whether the purpose continues here, as in "; use it for letters".
     fn comes_back(&self, at: usize) -> bool {
         let next = |words: &[&str]| words.iter().any(|word| self.is(at + 1, word));
         (self.is(at, "but") && next(&["for", "use", "only", "when", "do", "it", "this", "on"]))

@@ -34,7 +34,7 @@ codes! {
         BelowFloor = "below_floor",
         /// There are no vectors, and no candidate shares a term with the query.
         NoOverlap = "no_overlap",
-        /// The probability that the best candidate fits is too low.
+        /// The probability that any candidate fits is too low.
         Improbable = "improbable",
         /// One candidate is best by a large margin in blend: [`confident_winner`].
         ConfidentWinner = "confident_winner",
@@ -280,10 +280,13 @@ fn is_refused(candidate: &Scored) -> bool {
     candidate.evidence.is_against()
 }
 
-/// Whether stage 2 would read a candidate with a trigger, and its answer could pass the threshold.
+/// Below this probability that the query needs a document, no trigger is a reason to ask stage 2: the
+/// log-odds that any candidate fits are lower by 2.2 and more.
+const LEAST_NEED: f64 = 0.25;
+
+/// Whether stage 2 would read a candidate with a trigger, for a query that may need a document.
 fn is_triggered(considered: &[&Scored], profile: &Profile, request: &Request) -> bool {
-    let least = profile.answer.threshold.unwrap_or_default();
-    request.needs_document.is_none_or(|needs| needs >= least)
+    request.needs_document.is_none_or(|needs| needs >= LEAST_NEED)
         && considered.iter().take(profile.pool).any(|candidate| candidate.evidence.is_triggered())
 }
 
@@ -683,9 +686,9 @@ mod tests {
             gate(candidates, &profile, &Policy::default(), &request).unwrap().reason
         };
         assert_eq!(found(0.2, None, 2), Reason::Undecided);
-        assert_eq!(found(0.2, Some(0.6), 2), Reason::Undecided);
+        assert_eq!(found(0.2, Some(0.25), 2), Reason::Undecided);
         assert_eq!(found(0.19, None, 2), Reason::Improbable);
-        assert_eq!(found(0.2, Some(0.59), 2), Reason::Improbable);
+        assert_eq!(found(0.2, Some(0.24), 2), Reason::Improbable);
         assert_eq!(found(0.2, None, 1), Reason::Improbable);
     }
 

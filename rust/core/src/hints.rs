@@ -40,16 +40,16 @@ const PARAPHRASE: f64 = 0.625;
 /// From this similarity on, an example makes its document a candidate.
 const RECALLS: f64 = 0.0625;
 
-/// The vectors of a document beside that of its head; all lists are empty in an index without
-/// vectors.
+/// The vectors of a document beside that of its head, in the order of the texts. A text may have no
+/// vector, and the texts behind the end of a list have none.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HintVectors {
-    /// One for each exclusion of the record, or none.
-    pub exclusions: Vec<Vec<f32>>,
-    /// One for each example of the record, or none.
-    pub examples: Vec<Vec<f32>>,
-    /// One for each counterexample of the record, or none.
-    pub counterexamples: Vec<Vec<f32>>,
+    /// Those of the exclusions: of the record, followed by those that its text names.
+    pub exclusions: Vec<Option<Vec<f32>>>,
+    /// Those of the record's examples.
+    pub examples: Vec<Option<Vec<f32>>>,
+    /// Those of the record's counterexamples.
+    pub counterexamples: Vec<Option<Vec<f32>>>,
 }
 
 /// A vector of length 1 in 8 bits: `step` times its levels.
@@ -105,15 +105,20 @@ impl Entry {
     fn list(
         owner: &str,
         texts: &[String],
-        vectors: &[Vec<f32>],
+        vectors: &[Option<Vec<f32>>],
         analyzer: Analyzer,
         dimension: usize,
     ) -> Result<Vec<Self>> {
         let entry = |(place, text): (usize, &String)| {
-            let vector = vectors.get(place).map(Vec::as_slice);
+            let vector = vectors.get(place).and_then(Option::as_deref);
             Self::of(owner, text, vector, analyzer, dimension)
         };
         texts.iter().enumerate().map(entry).collect()
+    }
+
+    fn has_terms_of(&self, other: &Self) -> bool {
+        self.terms.len() == other.terms.len()
+            && self.terms.iter().all(|term| other.terms.contains(term))
     }
 
     fn cosine(&self, query: &Query<'_>) -> Option<f64> {
@@ -124,6 +129,38 @@ impl Entry {
 fn distinct(terms: &[String]) -> Vec<String> {
     let mut seen = HashSet::new();
     terms.iter().filter(|term| seen.insert(term.as_str())).cloned().collect()
+}
+
+/// A list of prompts, and the entries that a query is compared with, one for each.
+pub(crate) struct Prompts<'a> {
+    pub(crate) texts: &'a mut Vec<String>,
+    pub(crate) entries: &'a mut Vec<Entry>,
+}
+
+impl Prompts<'_> {
+    /// Adds a prompt; returns whether it was new.
+    pub(crate) fn add(&mut self, prompt: &str, entry: Entry) -> bool {
+        let is_new = !self.texts.iter().any(|text| text == prompt);
+        if is_new {
+            self.texts.push(prompt.to_owned());
+            self.entries.push(entry);
+        }
+        is_new
+    }
+
+    /// Removes a prompt and those with the same terms, which no query tells apart from it; returns
+    /// whether there were any. A prompt without terms is only the same as its own text.
+    pub(crate) fn remove(&mut self, prompt: &str, entry: &Entry) -> bool {
+        let is_same = |(text, other): (&String, &Entry)| {
+            text == prompt || (!entry.terms.is_empty() && other.has_terms_of(entry))
+        };
+        let removed: Vec<bool> = self.texts.iter().zip(&*self.entries).map(is_same).collect();
+        let mut places = removed.iter();
+        self.texts.retain(|_| places.next() != Some(&true));
+        let mut places = removed.iter();
+        self.entries.retain(|_| places.next() != Some(&true));
+        removed.contains(&true)
+    }
 }
 
 /// The texts of one document that a query is compared with.
@@ -151,7 +188,7 @@ pub(crate) struct Hints {
     triggers: BTreeMap<String, BTreeSet<u32>>,
     texts: BTreeMap<u32, Arc<Texts>>,
     /// Prompts that no document fits.
-    nothing: Vec<Entry>,
+    pub(crate) nothing: Vec<Entry>,
 }
 
 /// A query as the hints are compared with it.
@@ -201,21 +238,19 @@ impl Hints {
         self.texts.remove(&slot);
     }
 
-    /// Adds a prompt that should select a document, or should not; or one that none fits. It replaces
-    /// the same prompt of the opposite kind.
-    pub(crate) fn teach(&mut self, slot: Option<u32>, example: Entry, should_select: bool) {
-        let Some(slot) = slot else {
-            self.nothing.push(example);
-            return;
-        };
+    /// The examples of a document, or its counterexamples.
+    pub(crate) fn prompts_of(&mut self, slot: u32, should_select: bool) -> &mut Vec<Entry> {
         let texts = Arc::make_mut(self.texts.entry(slot).or_default());
-        let (same, opposite) = if should_select {
-            (&mut texts.examples, &mut texts.counterexamples)
-        } else {
-            (&mut texts.counterexamples, &mut texts.examples)
-        };
-        opposite.retain(|entry| entry.terms != example.terms);
-        same.push(example);
+        if should_select { &mut texts.examples } else { &mut texts.counterexamples }
+    }
+
+    /// The documents with an example of the same terms.
+    pub(crate) fn with_example(&self, entry: &Entry) -> Vec<u32> {
+        let texts = self.texts.iter();
+        texts
+            .filter(|(_, texts)| texts.examples.iter().any(|other| other.has_terms_of(entry)))
+            .map(|(slot, _)| *slot)
+            .collect()
     }
 
     /// The hints of these documents alone, numbered from 0.
@@ -234,8 +269,8 @@ impl Hints {
 
     /// The vectors of a document's hints.
     pub(crate) fn vectors(&self, slot: u32) -> HintVectors {
-        let of = |entries: &[Entry]| -> Vec<Vec<f32>> {
-            entries.iter().filter_map(|entry| Some(entry.vector.as_ref()?.vector())).collect()
+        let of = |entries: &[Entry]| -> Vec<Option<Vec<f32>>> {
+            entries.iter().map(|entry| entry.vector.as_ref().map(Rounded::vector)).collect()
         };
         let vectors = |texts: &Arc<Texts>| HintVectors {
             exclusions: of(&texts.exclusions),

@@ -5,7 +5,10 @@
 
 use std::sync::LazyLock;
 
+use crate::coverage::information;
+use crate::language::{Language, language};
 use crate::probability::logistic;
+use crate::stop_words::is_stop_word;
 use crate::text::Analyzer;
 use crate::words::{Token, tokens};
 
@@ -19,12 +22,13 @@ const WEIGHT: f64 = 2.0;
 const DECAY: f64 = 0.7;
 
 /// Number of features of [`features`].
-pub const FEATURES: usize = 7;
+pub const FEATURES: usize = 11;
 
 /// Intercept and weights of the logistic model of [`leans`], in the order of [`features`].
 ///
 /// `models/fit_history.py` fits them to prompts of our own, and prints them.
-const MODEL: [f64; FEATURES + 1] = [8.95, 2.27, 0.69, 2.79, 0.85, -2.87, 1.68, -2.86];
+const MODEL: [f64; FEATURES + 1] =
+    [3.36, 1.55, 3.62, 1.61, 0.25, -1.89, -0.21, -1.35, -2.57, 3.38, 1.43, 1.63];
 
 /// First words of a prompt that goes on with something.
 const CONTINUING: &[&str] = &[
@@ -222,6 +226,27 @@ const AUXILIARIES: &[&str] = &[
     "won't", "can't", "cannot", "comes", "come",
 ];
 
+/// First words of a prompt that asks to change what is there.
+const CHANGING: &[&str] = &[
+    "add", "change", "continue", "cut", "delete", "do", "drop", "exclude", "explain", "give", "go",
+    "include", "increase", "insert", "join", "keep", "leave", "make", "merge", "move", "put",
+    "reduce", "remove", "rename", "repeat", "replace", "set", "shorten", "show", "skip", "sort",
+    "split", "start", "swap", "try", "turn", "undo", "use",
+];
+
+/// Persons: a remark is about them, and a request is about its subject.
+const PERSONS: &[&str] = &[
+    "i", "i'm", "i'll", "i've", "me", "you", "you're", "you've", "you'll", "yours", "we", "we're",
+    "us", "he", "she",
+];
+
+/// Words before "you" in a question that asks for something: "can you shorten it".
+const ASKING: &[&str] = &["can", "could", "will", "would"];
+
+/// Words after a person that say what is wanted or what is missing: "I meant the other one".
+const WISHING: &[&str] =
+    &["want", "wanted", "mean", "meant", "would", "prefer", "forgot", "left", "missed", "skipped"];
+
 /// Prepositions: "into one" is a number.
 const PREPOSITIONS: &[&str] = &[
     "about", "after", "against", "as", "at", "before", "between", "by", "for", "from", "in",
@@ -231,91 +256,165 @@ const PREPOSITIONS: &[&str] = &[
 /// A pronoun after more terms than this refers to one of them.
 const OWN_TERMS: usize = 2;
 
-/// Words of thanks, greetings and agreement.
+/// Words that make thanks, a greeting, praise, an assent or a refusal.
 const COURTESIES: &[&str] = &[
-    "ok",
-    "okay",
-    "thanks",
-    "thank",
-    "thx",
-    "great",
-    "perfect",
-    "nice",
-    "cool",
-    "good",
-    "yes",
-    "no",
-    "yeah",
-    "yep",
-    "sure",
-    "fine",
-    "awesome",
-    "excellent",
-    "lovely",
-    "wonderful",
+    "absolutely",
+    "agreed",
+    "ah",
+    "ahead",
     "alright",
-    "right",
-    "got",
-    "hi",
-    "hello",
-    "hey",
+    "amazing",
+    "appreciated",
+    "awesome",
+    "beautiful",
+    "brilliant",
     "bye",
-    "goodbye",
     "cheers",
-    "please",
-    "sorry",
-    "that's",
-    "it's",
-    "all",
-    "works",
-    "sounds",
-    "looks",
+    "cool",
     "correct",
+    "course",
+    "definitely",
     "done",
-    "welcome",
-    "much",
-    "so",
-    "very",
-    "a",
-    "lot",
-    "for",
-    "now",
-    "your",
-    "you",
-    "help",
-    "i",
-    "need",
-    "the",
-    "that",
-    "this",
-    "it",
-    "was",
-    "is",
-    "me",
-    "and",
+    "exactly",
+    "excellent",
+    "fair",
+    "fantastic",
+    "fine",
+    "funny",
+    "good",
+    "goodbye",
+    "got",
+    "great",
+    "ha",
+    "haha",
+    "hello",
+    "helpful",
+    "hey",
+    "hi",
     "hm",
     "hmm",
-    "wow",
-    "phew",
-    "haha",
+    "impressive",
+    "indeed",
+    "interesting",
+    "lol",
+    "love",
+    "loved",
+    "lovely",
+    "luck",
+    "neat",
+    "never",
+    "nice",
+    "no",
+    "nope",
+    "noted",
     "oh",
-    "ah",
+    "ok",
+    "okay",
+    "perfect",
+    "phew",
+    "right",
+    "sense",
+    "sorry",
+    "sure",
+    "thank",
+    "thanks",
+    "thx",
+    "ty",
+    "understood",
+    "welcome",
+    "wonderful",
+    "worries",
+    "wow",
+    "yeah",
+    "yep",
+    "yes",
+];
+
+/// Words that may stand beside them: "thanks, that is all for now".
+const BESIDE_COURTESIES: &[&str] = &[
+    "a",
+    "again",
+    "all",
+    "always",
+    "and",
+    "any",
+    "are",
+    "as",
+    "at",
+    "be",
     "dear",
-    "morning",
+    "enough",
     "evening",
+    "everyone",
+    "everything",
+    "for",
+    "friend",
+    "get",
+    "go",
+    "have",
+    "help",
+    "helped",
+    "i",
+    "i'm",
+    "idea",
+    "is",
+    "it",
+    "it's",
+    "job",
+    "just",
+    "know",
     "later",
+    "looks",
+    "lot",
+    "makes",
+    "me",
+    "mind",
+    "morning",
+    "much",
+    "my",
+    "night",
+    "now",
+    "of",
+    "patience",
+    "please",
+    "point",
+    "problem",
+    "quite",
+    "really",
+    "see",
+    "so",
+    "sounds",
+    "that",
+    "that's",
+    "the",
+    "there",
+    "this",
+    "time",
+    "to",
     "today",
     "tomorrow",
-    "see",
-    "interesting",
-    "funny",
+    "very",
+    "was",
+    "we",
+    "well",
+    "were",
+    "work",
+    "works",
+    "you",
+    "you're",
+    "your",
 ];
 
 static ENGLISH: LazyLock<Analyzer> =
     LazyLock::new(|| Analyzer::new("english").expect("the language is built in"));
 
 /// The probability in [0, 1] that a prompt leans on earlier requests, from its English words.
+///
+/// It is 0 for a prompt that is not in English, about which the features say nothing.
 pub fn leans(prompt: &str) -> f64 {
+    if !is_english(prompt) {
+        return 0.0;
+    }
     let odds: f64 =
         features(prompt).iter().zip(&MODEL[1..]).map(|(value, weight)| value * weight).sum();
     logistic(MODEL[0] + odds).unwrap_or_default()
@@ -325,7 +424,9 @@ pub fn leans(prompt: &str) -> f64 {
 ///
 /// They are: whether it goes on with something, whether it begins with a comparison, how many of its
 /// words refer to something and how many do so strongly (at most 2 each), ln(1 + its terms), whether it
-/// has at most two terms, and ln(1 + its words).
+/// has at most two terms, ln(1 + its words), how many of its words are persons (at most 2), whether it
+/// begins with a preposition or with a verb that changes something, also after a word such as "now",
+/// and whether it has the word "the".
 pub fn features(prompt: &str) -> [f64; FEATURES] {
     let tokens = tokens(prompt);
     let words = Words(&tokens);
@@ -336,16 +437,39 @@ pub fn features(prompt: &str) -> [f64; FEATURES] {
     let terms = ENGLISH.terms(prompt).len();
     let first = tokens.iter().find(|token| token.is_word());
     let begins = |list: &[&str]| first.is_some_and(|first| list.contains(&&*first.text));
+    let second = tokens.iter().filter(|token| token.is_word()).nth(1);
+    let opens = |list: &[&str]| {
+        let goes_on = begins(CONTINUING);
+        begins(list) || (goes_on && second.is_some_and(|second| list.contains(&&*second.text)))
+    };
     let flag = |set: bool| f64::from(u8::from(set));
     [
         flag(begins(CONTINUING)),
         flag(begins(COMPARING)),
         count(&mut places.clone().map(|at| words.refers(at))),
-        count(&mut places.map(|at| words.refers_strongly(at))),
+        count(&mut places.clone().map(|at| words.refers_strongly(at))),
         (terms as f64).ln_1p(),
         flag(terms <= 2),
         (tokens.iter().filter(|token| token.is_word()).count() as f64).ln_1p(),
+        count(&mut places.map(|at| words.is_person(at))),
+        flag(opens(PREPOSITIONS)),
+        flag(opens(CHANGING)),
+        flag(tokens.iter().any(|token| token.is("the"))),
     ]
+}
+
+/// Whether a prompt is in English: more than a third of its words are common English words.
+fn is_english(prompt: &str) -> bool {
+    const LISTS: [&[&str]; 5] = [CONTINUING, COMPARING, POINTING, STRONGLY, ORDINALS];
+    let tokens = tokens(prompt);
+    let words = || tokens.iter().filter(|token| token.is_word());
+    let is_common = |word: &Token<'_>| {
+        LISTS.iter().any(|list| list.contains(&&*word.text))
+            || is_stop_word(&word.text)
+            || ENGLISH.terms(&word.text).iter().any(|term| information(term) < 1.0)
+    };
+    let common = words().filter(|word| is_common(word)).count();
+    3 * common > words().count() && !matches!(language(prompt), Language::Other(_))
 }
 
 /// The words and marks of a prompt.
@@ -430,6 +554,13 @@ impl Words<'_> {
         }
     }
 
+    /// Whether a word is a person that the prompt speaks about, and not one that it asks.
+    fn is_person(&self, at: usize) -> bool {
+        self.text(at).is_some_and(|word| PERSONS.contains(&word))
+            && self.before(at).is_none_or(|before| !ASKING.contains(&before))
+            && !self.follows(at, WISHING)
+    }
+
     /// Whether a word hardly ever stands in a prompt that stands alone.
     fn refers_strongly(&self, at: usize) -> bool {
         let Some(word) = self.text(at) else { return false };
@@ -452,21 +583,20 @@ fn is_number(word: &str) -> bool {
 /// Whether a prompt consists of thanks, greetings and agreement, and asks for nothing.
 pub fn is_courtesy(prompt: &str) -> bool {
     let tokens = tokens(prompt);
-    let mut words = tokens.iter().filter(|token| token.is_word()).peekable();
-    words.peek().is_some() && words.all(|word| COURTESIES.contains(&&*word.text))
+    let mut words = tokens.iter().filter(|token| token.is_word());
+    let has = |list: &[&str], word: &Token<'_>| list.contains(&&*word.text);
+    words.clone().any(|word| has(COURTESIES, word))
+        && words.all(|word| has(COURTESIES, word) || has(BESIDE_COURTESIES, word))
 }
 
 /// The weights of `count` earlier requests, oldest first, if that of the prompt is 1.
 ///
 /// `standing` is the probability that the best document for the prompt alone fits it. The weight of
 /// the newest request is 2 `leans` (1 - `standing`^2), and each one before it has 0.7 times the weight
-/// of the next. A courtesy leans on the conversation entirely.
+/// of the next. A courtesy does not lean on the conversation.
 pub fn weights(prompt: &str, count: usize, standing: f64) -> Vec<f64> {
-    let newest = if is_courtesy(prompt) {
-        WEIGHT
-    } else {
-        WEIGHT * leans(prompt) * (1.0 - standing.clamp(0.0, 1.0).powi(2))
-    };
+    let leans = if is_courtesy(prompt) { 0.0 } else { leans(prompt) };
+    let newest = WEIGHT * leans * (1.0 - standing.clamp(0.0, 1.0).powi(2));
     let mut weights = vec![0.0; count];
     let mut weight = newest;
     for place in weights.iter_mut().rev().take(MOST_REQUESTS) {
@@ -533,11 +663,59 @@ mod tests {
 
     #[test]
     fn a_courtesy_asks_for_nothing() {
-        for prompt in ["thanks!", "ok great, thank you so much", "perfect, that's all for now"] {
+        for prompt in [
+            "cheers!",
+            "ok lovely, thank you so much",
+            "excellent, that's all for now",
+            "no problem at all",
+            "fair enough",
+            "makes sense",
+            "yep, go ahead",
+            "hello again",
+        ] {
             assert!(is_courtesy(prompt), "{prompt}");
+            assert_eq!(weights(prompt, 5, 0.0), [0.0; 5], "{prompt}");
         }
-        for prompt in ["", "thanks, now merge them", "ok do it for the other file"] {
+        for prompt in [
+            "",
+            "it is for me",
+            "I help you",
+            "thanks, now merge them",
+            "ok do it for the other file",
+        ] {
             assert!(!is_courtesy(prompt), "{prompt}");
+        }
+    }
+
+    #[test]
+    fn a_remark_does_not_lean() {
+        for prompt in [
+            "I really like working with you",
+            "are you a real person",
+            "I need some help right now",
+            "you made my evening",
+            "my brother and I are going out for a walk",
+        ] {
+            assert!(leans(prompt) < 0.25, "{prompt}: {}", leans(prompt));
+        }
+    }
+
+    #[test]
+    fn a_prompt_in_another_language_does_not_lean() {
+        for prompt in [
+            "Prüfe den Vertrag",
+            "ouvre le classeur",
+            "borra la columna",
+            "vertaal de handleiding",
+            "controleer de rekening",
+            "räkna om bladet",
+            "翻訳してください",
+            "проверь договор",
+            "kürzer",
+            "",
+            "42",
+        ] {
+            assert_eq!(leans(prompt), 0.0, "{prompt}");
         }
     }
 
@@ -550,7 +728,7 @@ mod tests {
         assert!((found[4] - 0.7 * found[5]).abs() < 1e-12);
         assert!((weights(prompt, 1, 0.5)[0] - 0.75 * found[5]).abs() < 1e-12);
         assert_eq!(weights(prompt, 2, 1.0), [0.0, 0.0]);
-        assert_eq!(weights("thank you", 1, 1.0), [2.0]);
+        assert_eq!(weights("thank you", 1, 0.0), [0.0]);
         assert_eq!(weights(prompt, 0, 0.0), Vec::<f64>::new());
     }
 

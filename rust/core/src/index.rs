@@ -13,7 +13,7 @@ use crate::description::describe;
 use crate::error::{Damage, Error, Kind, Result};
 use crate::evidence::{Evidence, EvidenceWeights};
 use crate::exclusions::announced;
-use crate::hints::{Asked, Entry, HintVectors, Hinted, Hints, Query};
+use crate::hints::{Asked, Entry, HintVectors, Hinted, Hints, Prompts, Query};
 use crate::stage1::{Blend, Scored, Span, best_first};
 use crate::technologies::Project;
 use crate::terms::number_of;
@@ -474,7 +474,8 @@ impl Index {
     }
 
     /// Adds a prompt that should select a document, or should not select it; or without an id, one
-    /// that no document fits. Returns whether it was new and the index has the document.
+    /// that no document fits. It replaces what contradicts it: earlier prompts with the same terms.
+    /// Returns whether that changed the index.
     ///
     /// Fails with `wrong_dimension`, `not_finite` or `zero_vector` for a vector without a direction.
     pub fn teach(
@@ -484,34 +485,50 @@ impl Index {
         should_select: bool,
         vector: Option<&[f32]>,
     ) -> Result<bool> {
-        let example = Entry::of("the example", prompt, vector, self.analyzer, self.dimension())?;
+        let entry = Entry::of("the example", prompt, vector, self.analyzer, self.dimension())?;
         self.change()?;
-        let prompt = prompt.to_owned();
+        let mut is_changed = false;
         let Some(id) = id else {
-            if self.nothing.contains(&prompt) {
-                return Ok(false);
+            for slot in self.hints()?.with_example(&entry) {
+                let remove = |mut examples: Prompts<'_>| examples.remove(prompt, &entry);
+                is_changed |= self.change_prompts(slot, true, remove)?;
             }
-            self.nothing.push(prompt);
-            self.hints_to_change()?.teach(None, example, false);
-            return Ok(true);
+            return Ok(self.prompts_of_nothing()?.add(prompt, entry) || is_changed);
         };
         let Some(slot) = self.by_id.get(id).copied() else { return Ok(false) };
-        let place = self.slots.get_mut(slot as usize).and_then(Option::as_mut);
-        let place = place.expect("each id has a slot with a document");
-        let mut record = place.record()?.clone();
-        let (same, opposite) = if should_select {
-            (&mut record.examples, &mut record.counterexamples)
-        } else {
-            (&mut record.counterexamples, &mut record.examples)
-        };
-        if same.contains(&prompt) {
-            return Ok(false);
+        if should_select {
+            is_changed |= self.prompts_of_nothing()?.remove(prompt, &entry);
         }
-        opposite.retain(|other| *other != prompt);
-        same.push(prompt);
-        place.record = Stored::InMemory(Arc::new(record));
-        self.hints_to_change()?.teach(Some(slot), example, should_select);
-        Ok(true)
+        let remove = |mut opposite: Prompts<'_>| opposite.remove(prompt, &entry);
+        is_changed |= self.change_prompts(slot, !should_select, remove)?;
+        let add = |mut same: Prompts<'_>| same.add(prompt, entry);
+        Ok(self.change_prompts(slot, should_select, add)? || is_changed)
+    }
+
+    fn prompts_of_nothing(&mut self) -> Result<Prompts<'_>> {
+        self.hints()?;
+        let hints = Arc::make_mut(self.hints.get_mut().expect("the hints have been read"));
+        Ok(Prompts { texts: &mut self.nothing, entries: &mut hints.nothing })
+    }
+
+    /// Changes the examples of a document, or its counterexamples; returns what the change returns:
+    /// whether there was one.
+    fn change_prompts(
+        &mut self,
+        slot: u32,
+        should_select: bool,
+        change: impl FnOnce(Prompts<'_>) -> bool,
+    ) -> Result<bool> {
+        let place = self.slots.get(slot as usize).and_then(Option::as_ref);
+        let place = place.expect("each hint has a slot with a document");
+        let mut record = place.record()?.clone();
+        let texts = if should_select { &mut record.examples } else { &mut record.counterexamples };
+        let entries = self.hints_to_change()?.prompts_of(slot, should_select);
+        let is_changed = change(Prompts { texts, entries });
+        if let Some(Some(place)) = self.slots.get_mut(slot as usize).filter(|_| is_changed) {
+            place.record = Stored::InMemory(Arc::new(record));
+        }
+        Ok(is_changed)
     }
 
     /// The best candidates by cosine, by BM25 and by blend, and those with triggers and examples of
@@ -571,6 +588,13 @@ impl Index {
             };
             let blend = options.blend.score(cosine, bm25);
             best.push(Candidate { number, slot, cosine, bm25, overlap, blend });
+        }
+        if !earlier.is_empty() {
+            // Terms of earlier requests are not shared with the query.
+            let own = self.bm25.scorer_with(&terms, &[], body_weight, sizes)?;
+            for candidate in &mut best {
+                candidate.overlap = own.score(candidate.number).overlap;
+            }
         }
         let mut best: Vec<(Candidate<'_>, Evidence)> = best
             .into_iter()
@@ -906,6 +930,25 @@ pub(crate) mod tests {
         // The fox and the dog are the best by cosine, the hen by BM25, and the cod by neither.
         assert_eq!(ids(&found), ["fox", "dog", "hen"]);
         assert_eq!(found[2].overlap, 1);
+    }
+
+    #[test]
+    fn the_overlap_counts_terms_of_the_query_and_none_of_earlier_requests() {
+        let history = [("feed the lazy dog in the sea".to_owned(), 1.0)];
+        let options = SearchOptions { blend: BLEND, per_channel: 4, ..SearchOptions::default() };
+        let after = SearchOptions { history: &history, ..options.clone() };
+        for vector in [None, Some(&[1.0, 0.0][..])] {
+            let overlaps = |options: &SearchOptions<'_>| {
+                let found = scored(&animals(), "a red fox in the sea", vector, options);
+                let overlaps = found.into_iter().map(|one| (one.id, (one.overlap, one.bm25)));
+                overlaps.collect::<std::collections::BTreeMap<_, _>>()
+            };
+            let (alone, after) = (overlaps(&options), overlaps(&after));
+            assert!(after["dog"].1 > 0.0);
+            for (id, (overlap, _)) in after {
+                assert_eq!(overlap, alone.get(&id).map_or(0, |found| found.0), "{id}");
+            }
+        }
     }
 
     #[test]

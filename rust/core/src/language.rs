@@ -181,7 +181,7 @@ fn is_within_name(words: &[&str], place: usize) -> bool {
     before.is_some_and(capital) && after.is_some_and(capital)
 }
 
-/// A text without what stands between quotation marks or backticks.
+/// A text without its quotations and its code in backticks.
 fn without_quotations(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
     let mut close = None;
@@ -209,7 +209,7 @@ fn without_quotations(text: &str) -> String {
             }
         }
     }
-    // What no mark closes is no quotation.
+    // Without a closing mark, the rest is not a quotation.
     kept.push_str(text.get(start..).unwrap_or_default());
     kept
 }

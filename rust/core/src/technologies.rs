@@ -124,7 +124,7 @@ const TECHNOLOGIES: &[Technology] = technologies! {
 static BY_NAME: LazyLock<HashMap<&str, &Technology>> =
     LazyLock::new(|| TECHNOLOGIES.iter().map(|one| (one.name, one)).collect());
 
-/// The technologies that a word stands for, by the word in lower case; with each the word itself.
+/// The technologies that a word names, by the word in lower case; with each the word itself.
 static BY_WORD: LazyLock<HashMap<String, Vec<(&str, &Technology)>>> = LazyLock::new(|| {
     let mut found: HashMap<String, Vec<(&str, &Technology)>> = HashMap::new();
     for technology in TECHNOLOGIES {

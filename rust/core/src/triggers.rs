@@ -1,7 +1,7 @@
 //! The triggers of a description: words and phrases that its author says should select it.
 //!
 //! They are quoted after "use when the user says", listed after "triggers:" or "when the user
-//! mentions", or the name of the document. A quotation in other prose is no trigger.
+//! mentions", or the name of the document. A quotation in other prose does not count.
 //!
 //! English only: in another language only lists after "triggers:" and names are found.
 
@@ -180,7 +180,7 @@ static CUES: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
     ])
 });
 
-/// The same for quotations alone: what stands in backticks is often code.
+/// The same for quotations alone: text in backticks is often code.
 static USES: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
     patterns(&[
         "use|used|useful|apply|applies|applicable|load|reach|call|run *? *? *? *? when|whenever|if|for|on|:",
@@ -207,7 +207,7 @@ fn patterns(written: &[&'static str]) -> Vec<Pattern> {
     written.iter().map(|one| Pattern::new(one, CLASSES)).collect()
 }
 
-/// Closes a list whose items stand before it: "whenever decks or slides are mentioned".
+/// Closes a list after its items: "whenever decks or slides are mentioned".
 static MENTIONED: LazyLock<Pattern> =
     LazyLock::new(|| Pattern::new("is|are|were|gets|get|being mentioned|named|requested", CLASSES));
 

@@ -14,7 +14,7 @@ pub(crate) struct Token<'a> {
     pub(crate) end: usize,
     /// Whether it is written like the name of a skill: in backticks, or with a hyphen or underscore.
     pub(crate) is_name: bool,
-    /// Whether it stands in quotation marks, where it is an example and no part of the sentence.
+    /// Whether it is in quotation marks: an example, and not a part of the sentence.
     pub(crate) is_quoted: bool,
 }
 
@@ -35,7 +35,7 @@ const JOINING: &str = "-_./'’+#@&";
 const LEADING: &str = "./@#";
 /// Marks that separate clauses or items; other marks are left out.
 const MARKS: &str = ",;:.!?()[]→…|";
-/// Dashes, each of which becomes the mark `-`, but for a hyphen that stands at a word.
+/// Dashes, each of which becomes the mark `-`, except a hyphen next to a word.
 const DASHES: &str = "-–—";
 
 /// The words of a text in their order, with the marks that separate clauses.
@@ -90,10 +90,10 @@ pub(crate) fn tokens(text: &str) -> Vec<Token<'_>> {
     found
 }
 
-/// More bytes than this between two quotation marks are no quotation.
+/// Most bytes between the marks of a quotation.
 const LONGEST_QUOTE: usize = 200;
 
-/// What stands in quotation marks, in their order; a quotation within another one is a part of it.
+/// The quotations in their order; a quotation within another one is a part of it.
 pub(crate) fn quoted(text: &str) -> Vec<Range<usize>> {
     let mut found: Vec<Range<usize>> = Vec::new();
     let mut before = ' ';
@@ -222,7 +222,7 @@ pub(crate) type Class = (&'static str, &'static [&'static str]);
 
 /// A sequence of words that a clause may begin with or hold.
 ///
-/// It is written as words with a blank between: `a|b` stands for one of both, a name in capital
+/// It is written as words with a blank between: `a|b` matches one of both, a name in capital
 /// letters for any phrase of a [`Class`], `NAME` for a word that is written like a name, `*` for any
 /// word, `$` for the end, and `?` behind any of them makes it optional.
 #[derive(Debug)]

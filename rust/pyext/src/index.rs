@@ -123,7 +123,8 @@ impl Index {
                 counterexamples,
                 ..record
             };
-            let vectors = vectors.map(|list| list.iter().map(numbers).collect::<PyResult<_>>());
+            let vectors = vectors
+                .map(|list| list.iter().map(|one| numbers(one).map(Some)).collect::<PyResult<_>>());
             let [exclusions, examples, counterexamples] = vectors;
             let hints = HintVectors {
                 exclusions: exclusions?,
@@ -153,7 +154,7 @@ impl Index {
     }
 
     /// The vectors of a document's exclusions, examples and counterexamples.
-    fn hint_vectors(&self, py: Python<'_>, id: &str) -> PyResult<[Vec<Vec<f32>>; 3]> {
+    fn hint_vectors(&self, py: Python<'_>, id: &str) -> PyResult<[Vec<Option<Vec<f32>>>; 3]> {
         let HintVectors { exclusions, examples, counterexamples } =
             py.detach(|| self.read().hint_vectors(id))?;
         Ok([exclusions, examples, counterexamples])

@@ -213,23 +213,30 @@ def _answered(
     first = next(iter(result.hits), None)
     nearest = "" if first is None else first.id
     session = Session(library.folder, agent.name, prompt.session)
-    if not result.selected and (offered := _offered(result, options, session)):
-        session.add([_OFFERED + hit.id for hit in offered])
-        picks = [_pick(hit, library) for hit in offered]
-        tool = _skill_tool(agent, options, offered)
-        context = shortlist_of(picks, skill_tool=tool)
+    form: Form = "pick" if result.selected else "shortlist"
+    hits = result.selected or _offered(result, options)
+    if form == "pick":
+        fresh = [hit for hit in hits if not session.has_seen(hit.id)]
+    else:
+        # Without its likeliest skill, a list would omit the one that fits.
+        fresh = [] if not hits or _was_shown(hits[0], session) else list(hits)
+    if hits and not fresh:
+        session.add([])
         return HookAnswer(
-            outcome="shadow" if options.shadow else "injected",
-            reason=result.reason,
-            detail="" if broken is None else f"{broken.code}: {broken.detail}",
-            context=context,
-            ids=tuple(hit.id for hit in offered),
-            names=tuple(pick.name for pick in picks),
-            form="shortlist",
+            outcome="skipped",
+            reason="seen",
+            form=form,
             confidence=result.confidence,
-            nearest=nearest,
+            ids=tuple(hit.id for hit in hits),
+            names=tuple(_pick(hit, library).name for hit in hits),
         )
-    if not result.selected:
+    picks = [_pick(hit, library) for hit in fresh]
+    tool = _skill_tool(agent, options, fresh)
+    if form == "pick":
+        context, shown = context_of(picks, options.inject, options.max_chars, skill_tool=tool)
+    else:
+        context, shown = shortlist_of(picks, skill_tool=tool)
+    if not shown:
         session.add([])
         if broken is not None:
             return HookAnswer(outcome="failed", reason=broken.code, detail=broken.detail)
@@ -239,41 +246,32 @@ def _answered(
             confidence=result.confidence,
             nearest=nearest,
         )
-    fresh = [hit for hit in result.selected if not session.has_seen(hit.id)]
-    session.add([hit.id for hit in fresh])
-    if not fresh:
-        return HookAnswer(
-            outcome="skipped",
-            reason="seen",
-            confidence=result.confidence,
-            ids=tuple(hit.id for hit in result.selected),
-            names=tuple(_pick(hit, library).name for hit in result.selected),
-        )
-    tool = _skill_tool(agent, options, fresh)
-    picks = [_pick(hit, library) for hit in fresh]
-    context = context_of(picks, options.inject, options.max_chars, skill_tool=tool)
+    prefix = _OFFERED if form == "shortlist" else ""
+    session.add([prefix + pick.id for pick in shown])
     return HookAnswer(
         outcome="shadow" if options.shadow else "injected",
         reason=result.reason,
         detail="" if broken is None else f"{broken.code}: {broken.detail}",
         context=context,
-        ids=tuple(hit.id for hit in fresh),
-        names=tuple(pick.name for pick in picks),
+        ids=tuple(pick.id for pick in shown),
+        names=tuple(pick.name for pick in shown),
+        form=form,
         confidence=result.confidence,
         nearest=nearest,
     )
 
 
-def _offered(result: RouteResult, options: HookOptions, session: Session) -> list[Hit]:
+def _offered(result: RouteResult, options: HookOptions) -> Sequence[Hit]:
     """Return the hits to offer as a shortlist: none if it is improbable that one of them fits."""
     likely = result.any_fits is not None and result.any_fits >= options.min_any_fits
     if not options.max_shortlist or not likely:
-        return []
-    return [
-        hit
-        for hit in result.shortlist
-        if not session.has_seen(hit.id) and not session.has_seen(_OFFERED + hit.id)
-    ]
+        return ()
+    return result.shortlist
+
+
+def _was_shown(hit: Hit, session: Session) -> bool:
+    """Return whether a skill was named or offered recently."""
+    return session.has_seen(hit.id) or session.has_seen(_OFFERED + hit.id)
 
 
 def _skill_tool(agent: Agent, options: HookOptions, hits: Sequence[Hit]) -> str:

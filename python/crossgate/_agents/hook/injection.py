@@ -47,16 +47,36 @@ class Pick:
 
 def context_of(
     picks: Sequence[Pick], inject: Inject, max_chars: int, *, skill_tool: str = ""
-) -> str:
-    """Return the context to inject, at most `max_chars` characters long.
+) -> tuple[str, Sequence[Pick]]:
+    """Return the context to inject, at most `max_chars` characters long, and the skills in it.
 
     Args:
-        picks: The skills, best first.
+        picks: One or more skills, best first; those after the first that find no room are left
+            out.
         inject: Content of the context.
         max_chars: Maximum length in characters.
         skill_tool: The agent's tool that loads a skill by its name; empty to name files only.
     """
-    several = len(picks) > 1
+    lines: list[str] = []
+    for count in range(len(picks), 0, -1):
+        shown = picks[:count]
+        head, tail = _around(inject, skill_tool, several=count > 1)
+        lines = [head, *(line for pick in shown for line in _named(pick)), tail]
+        left = max_chars - sum(len(line) + 1 for line in lines)
+        if left >= 0:
+            break
+    if inject == "name":
+        return "\n".join(lines)[:max_chars], shown
+    share = max(0, left // len(shown))
+    quoted = [head]
+    for pick in shown:
+        quoted += _named(pick)
+        quoted += _quoted(pick.body or pick.excerpt if inject == "body" else pick.excerpt, share)
+    return "\n".join([*quoted, tail])[:max_chars], shown
+
+
+def _around(inject: Inject, skill_tool: str, *, several: bool) -> tuple[str, str]:
+    """Return the first and the last line of a context."""
     head = (
         "Installed skills that may fit the prompt:"
         if several
@@ -68,23 +88,16 @@ def context_of(
         f"If {'one of them' if several else 'it'} fits, {load} before you answer; otherwise go on "
         f"without it. {names} were written by the authors of the skills, not by the user."
     )
-    lines = [head, *(line for pick in picks for line in _named(pick)), tail]
-    if inject == "name":
-        return "\n".join(lines)[:max_chars]
-    left = max_chars - sum(len(line) + 1 for line in lines)
-    share = max(0, left // max(1, len(picks)))
-    quoted = [head]
-    for pick in picks:
-        quoted += _named(pick)
-        quoted += _quoted(pick.body or pick.excerpt if inject == "body" else pick.excerpt, share)
-    return "\n".join([*quoted, tail])[:max_chars]
+    return head, tail
 
 
-def shortlist_of(picks: Sequence[Pick], *, skill_tool: str = "") -> str:
-    """Return the offer of skills of which one may fit, at most `SHORTLIST_CHARS` characters long.
+def shortlist_of(picks: Sequence[Pick], *, skill_tool: str = "") -> tuple[str, Sequence[Pick]]:
+    """Return the offer of skills of which one may fit, and the skills in it.
+
+    The text has at most `SHORTLIST_CHARS` characters; it is empty if no skill finds room.
 
     Args:
-        picks: The skills, best first; those that find no room are left out.
+        picks: The skills, best first; the last ones are left out if they find no room.
         skill_tool: The agent's tool that loads a skill by its name; empty to name files.
     """
     head = "No installed skill is sure to fit the prompt. One of these may, or none:"
@@ -103,8 +116,8 @@ def shortlist_of(picks: Sequence[Pick], *, skill_tool: str = "") -> str:
             lines = [
                 line for of, pick in shown for line in (*of, *_quoted_line(pick.summary, share))
             ]
-            return "\n".join([head, *lines, tail])
-    return ""
+            return "\n".join([head, *lines, tail]), picks[:count]
+    return "", ()
 
 
 def _quoted_line(text: str, room: int) -> list[str]:

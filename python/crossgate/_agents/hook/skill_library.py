@@ -13,12 +13,11 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from crossgate._agents.hook.formats import Agent
-from crossgate._support.files import read_source
+from crossgate._support.files import EXAMPLES, read_source
 
 SCHEMA = "crossgate-hook/1"
 
 _SKILL = "SKILL.md"
-_EXAMPLES = "examples.jsonl"
 _PLUGINS_BYTES = 4_000_000
 # Maximum number of levels: upwards to find a project, downwards to find a skill.
 _UP, _DOWN = 40, 6
@@ -232,7 +231,7 @@ def seen(sources: Iterable[str], *, deadline: float | None = None) -> dict[str, 
         skill = next((entry for entry in below if entry.name == _SKILL), None)
         if skill is not None:
             for entry in below:
-                if entry.name in (_SKILL, _EXAMPLES):
+                if entry.name in (_SKILL, EXAMPLES):
                     is_file = os.path.isfile(entry.path)
                     stamps[entry.path] = _stamp(os.stat(entry.path)) if is_file else [0]
             below = [entry for entry in below if entry.name == "skills"]  # as in a plug-in

@@ -21,6 +21,7 @@ from crossgate._core import __version__
 from crossgate._decision.context import Context
 from crossgate._decision.orderings import nearest
 from crossgate._decision.rerank import arerank
+from crossgate._support.checks import check_confidence
 from crossgate._support.errors import CrossgateError
 from crossgate._support.sanitize import sanitize, sanitize_line, sanitize_quotation
 from crossgate._values.results import Degradation, Hit, ResultWarning, RouteResult
@@ -35,7 +36,7 @@ Material = Annotated[
 ]
 Technologies = Annotated[
     list[str],
-    Field(max_length=64, description="Technologies of the project, such as dotnet or react."),
+    Field(max_length=128, description="Technologies of the project, such as dotnet or react."),
 ]
 History = Annotated[
     list[str],
@@ -49,7 +50,21 @@ _NONE: list[str] = []
 Limit = Annotated[int, Field(ge=1, le=100, description="Maximum number to return.")]
 Confidence = Annotated[
     float | None,
-    Field(ge=0, le=1, description="Minimum confidence; leave out to use the fitted threshold."),
+    Field(
+        ge=0,
+        le=1,
+        description="Select nothing if the probability that the first skill fits is lower; leave "
+        "out to use the fitted threshold.",
+    ),
+]
+AnyFits = Annotated[
+    float | None,
+    Field(
+        ge=0,
+        le=1,
+        description="Return no tools if the probability that any of them fits is lower; leave "
+        "out to return them in any case.",
+    ),
 ]
 
 
@@ -105,8 +120,8 @@ class NearestTools(ReportedDecision):
     """The nearest tools, best first, even if none of them fits."""
 
     nearest: list[NearestTool]
-    shortlist: list[str] = Field(
-        description="Ids of the fewest tools that contain a fitting one with the probability "
+    shortlist: list[NearestTool] = Field(
+        description="The fewest tools, best first, that contain a fitting one with the probability "
         "coverage, given that one fits. Empty if none is likely to fit."
     )
 
@@ -210,24 +225,25 @@ def _offer_tools(made: MCPServer, tools: IndexHandle) -> None:
     def find_tool(
         prompt: Prompt,
         limit: Limit = 8,
-        min_confidence: Confidence = None,
+        min_any_fits: AnyFits = None,
         material: Material = None,
         technologies: Technologies = _NONE,
         history: History = _NONE,
     ) -> NearestTools:
-        """Find the tools nearest to a prompt. If confidence is low, none may fit."""
+        """Find the tools nearest to a prompt. If any_fits is low, none may fit."""
         with _explained():
-            result = tools.router().route(
+            router = tools.router()
+            check_confidence(min_any_fits, router.profile, "min_any_fits")
+            result = router.route(
                 prompt,
                 limit=limit,
-                min_confidence=min_confidence,
                 material=material,
                 context=Context(technologies=tuple(technologies), history=tuple(history)),
             )
-        hits = nearest(result, limit, min_confidence)
+        hits = nearest(result, limit, min_any_fits)
         return NearestTools(
             nearest=[NearestTool(**_plain(hit)) for hit in hits],
-            shortlist=[sanitize_line(hit.id) for hit in result.shortlist],
+            shortlist=[NearestTool(**_plain(hit)) for hit in result.shortlist if hits],
             **_verdict(result),
         )
 

@@ -714,7 +714,7 @@ const CLASSES: &[Class] = &[
     ("BUT", &["but", "and", "or", "though", "although", "yet"]),
 ];
 
-/// `object` is what is excluded, and the forms are tried in their order.
+/// `object` is the excluded phrase, and the forms are tried in their order.
 macro_rules! forms {
     ($($pattern:literal $object:expr, $guard:ident;)*) => {
         vec![$(Form {
@@ -784,7 +784,7 @@ pub(super) static AFTER_COMMA: LazyLock<Vec<Form>> = LazyLock::new(|| {
     }
 });
 
-/// A clause that begins with "not" and names what is excluded.
+/// A clause that begins with "not" and names the excluded thing.
 pub(super) static BARE: LazyLock<Vec<Form>> =
     LazyLock::new(|| forms! { "not :?" Object::After, Plain; });
 
@@ -815,7 +815,7 @@ pub(super) static TURNS_AWAY: LazyLock<Vec<Form>> = LazyLock::new(|| {
     }
 });
 
-/// Words that take something out of the sentence that they stand in.
+/// Words that take something out of their sentence.
 pub(super) static EXCEPT: LazyLock<Vec<Form>> = LazyLock::new(|| {
     forms! {
         "except|excepting|excluding|barring for|when|if|in|on|with|where|to|of?" Object::After, Plain;
@@ -832,7 +832,7 @@ pub(super) static EXCEPT: LazyLock<Vec<Form>> = LazyLock::new(|| {
     }
 });
 
-/// The same, where no condition stands before them.
+/// The same without a condition before them.
 pub(super) static EXCEPT_PLAINLY: LazyLock<Vec<Form>> = LazyLock::new(|| {
     forms! {
         "but not FIT? FITS?" Object::After, Plain;
@@ -847,7 +847,7 @@ pub(super) static EXCEPT_PLAINLY: LazyLock<Vec<Form>> = LazyLock::new(|| {
 pub(super) static SENDS: LazyLock<Pattern> = LazyLock::new(|| Pattern::new("SENDS", CLASSES));
 
 impl Form {
-    /// Whether its last word is a verb that tells what is excluded.
+    /// Whether its last word is a verb that names the excluded activity.
     pub(super) fn names_a_verb(&self) -> bool {
         matches!(self.guard, Guard::Excludes | Guard::ThirdPerson)
     }
@@ -886,7 +886,7 @@ impl Form {
     }
 }
 
-/// Verbs whose denial says how the document works, or what it takes.
+/// Verbs whose denial tells how the document works, or its input.
 const RULES: &[&str] = &[
     "need", "needs", "require", "requires", "matter", "matters", "mean", "means", "depend",
     "depends", "cost", "costs", "rely", "relies", "assume", "assumes", "hesitate", "forget",
@@ -937,7 +937,7 @@ const ASKED: &[&str] = &[
 /// With one of these, a denial says what the document does without.
 const NEEDED: &[&str] = &["needed", "required", "necessary"];
 
-/// Verbs that say nothing of their own about what they deny.
+/// Verbs without a meaning of their own for the thing that they deny.
 pub(super) const GENERAL: &[&str] = &[
     "handle",
     "handles",

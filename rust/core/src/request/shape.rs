@@ -205,7 +205,7 @@ fn instant(start: Reader<'_>) -> Option<(Reader<'_>, bool)> {
         .one_of(&['+', '-'])
         .and_then(|at| at.digits(4, 4).or_else(|| at.digits(2, 2)?.text(":")?.digits(2, 2)));
     let at = zone.or_else(|| at.text("Z")).unwrap_or(at);
-    // Something that goes on is no time.
+    // A time ends with its digits.
     let ends = at.rest.chars().next().is_none_or(|next| !is_word(next));
     ends.then_some((at, seconds.is_some()))
 }
