@@ -75,10 +75,6 @@ def fallen(found: Mapping[str, Interval]) -> list[str]:
     return [name for name, interval in found.items() if interval.high < 0]
 
 
-@pytest.mark.skip(
-    reason="the baselines were measured before the profile got `anytime` and the core its coverage "
-    "signals: run `make figures` on an idle machine, which takes ten minutes, and drop this mark"
-)
 @pytest.mark.parametrize("before", BASELINES, ids=lambda report: report["header"]["dataset"])
 def test_figures_are_not_worse_than_the_committed_baseline(
     before: Mapping[str, Any], tmp_path: Path
