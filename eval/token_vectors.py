@@ -61,8 +61,9 @@ class TokenEmbedder:
         }
         given = {name: np.array([values], dtype=np.int64) for name, values in row.items()}
         (output,) = self._session.run([self._name], given)
-        vectors: Array = output[0][1:-1]
-        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        vectors = output[0][1:-1]
+        units: Array = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        return units
 
 
 def main() -> None:

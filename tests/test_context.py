@@ -16,6 +16,7 @@ from conftest import build
 from crossgate import Context, CrossgateError, InputError, ModelError, Router, rerank
 from crossgate._agents.hook.answer import _context
 from crossgate._agents.hook.formats import AGENTS, read_prompt
+from crossgate._retrieval.index import bundled_embedder
 from crossgate._sources.agent_prompts import is_from_machine
 from crossgate._sources.transcripts import last_requests
 from hook_home import Home
@@ -173,7 +174,7 @@ def test_rerank_uses_the_context() -> None:
 def test_rerank_without_vectors_of_the_conversation_reads_its_words(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    embedder = rerank_module.bundled_embedder()
+    embedder = bundled_embedder()
 
     class FailingLater:
         """The bundled embedder, which fails from its second call on."""

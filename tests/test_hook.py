@@ -233,8 +233,8 @@ def test_only_the_skills_that_find_room_count_as_offered(
     assert logged["outcome"] == ("injected" if told else "nothing")
     # What was not shown can still be named.
     rest = {"csv-cleaner": "repair a messy CSV file with duplicate rows", "pdf-toolkit": PDF}
-    left = [name for name in names if name not in told]
-    for name in left[:1]:
+    unseen = [name for name in names if name not in told]
+    for name in unseen[:1]:
         named = home.hook(home.call(rest[name], session_id="deep"), "--index", index).context
         assert offered(named) == [name]
 
