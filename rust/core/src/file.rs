@@ -94,8 +94,8 @@ impl Index {
                 .make_in(folder, |temporary| File::create_new(temporary))?;
             file.as_file_mut().write_all(&bytes)?;
             file.as_file().sync_all()?;
-            // Unlike `persist`, this replaces a file that is open on Windows too, with the file
-            // systems that can. It needs the file to be closed.
+            // On Windows, this asks for a POSIX rename, which `persist` does not, so that a file that
+            // another process has open can be replaced. It needs the file to be closed.
             let mut temporary = file.into_temp_path();
             std::fs::rename(&temporary, path)?;
             temporary.disable_cleanup(true);
