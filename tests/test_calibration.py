@@ -1204,7 +1204,7 @@ def test_shortlist_is_fitted_with_figures_of_each_mode(fits: Mapping[str, Calibr
         assert shortlist.stage2
         assert found.profile.fitted["shortlists"].keys() == set(MODES)
         for of in found.shortlists.values():
-            # Each half is read by what was fitted on the other, so every query counts.
+            # The weights of each half read the other half, so every query counts.
             assert of.coverage is not None
             assert (of.promised, of.coverage.count) == (0.9, 320)
             assert of.coverage.value >= 0.9

@@ -226,7 +226,7 @@ const AUXILIARIES: &[&str] = &[
     "won't", "can't", "cannot", "comes", "come",
 ];
 
-/// First words of a prompt that asks to change what is there.
+/// First words of a prompt that asks to change something that exists.
 const CHANGING: &[&str] = &[
     "add", "change", "continue", "cut", "delete", "do", "drop", "exclude", "explain", "give", "go",
     "include", "increase", "insert", "join", "keep", "leave", "make", "merge", "move", "put",
@@ -243,7 +243,7 @@ const PERSONS: &[&str] = &[
 /// Words before "you" in a question that asks for something: "can you shorten it".
 const ASKING: &[&str] = &["can", "could", "will", "would"];
 
-/// Words after a person that say what is wanted or what is missing: "I meant the other one".
+/// Words after a person that express a wish or name a mistake: "I meant the other one".
 const WISHING: &[&str] =
     &["want", "wanted", "mean", "meant", "would", "prefer", "forgot", "left", "missed", "skipped"];
 
@@ -330,7 +330,7 @@ const COURTESIES: &[&str] = &[
     "yes",
 ];
 
-/// Words that may stand beside them: "thanks, that is all for now".
+/// Words that may accompany them: "thanks, that is all for now".
 const BESIDE_COURTESIES: &[&str] = &[
     "a",
     "again",
