@@ -22,6 +22,7 @@ from crossgate._cli.teach import teach as learn
 from crossgate._retrieval.hints import hint_texts
 from crossgate._sources import read_sources
 from crossgate._sources.examples import read_examples, teach_beside
+from crossgate._support.limits import SKILL_EXAMPLES
 from hook_home import Home
 
 SKILLS = {
@@ -120,6 +121,21 @@ def test_examples_in_the_folder_of_a_skill_are_read(tmp_path: Path) -> None:
     (problem,) = loaded.problems
     assert problem.path == os.path.join(file.parent, "examples.jsonl")
     assert problem.line == 3
+
+
+@pytest.mark.parametrize("count", [SKILL_EXAMPLES, SKILL_EXAMPLES + 1, 3 * SKILL_EXAMPLES])
+def test_further_examples_in_the_folder_of_a_skill_are_left_out(tmp_path: Path, count: int) -> None:
+    file = Home(tmp_path).skill("slides", SKILLS["slides"])
+    rows = [{"prompt": f"job {number}", "fits": number % 2 == 0} for number in range(count)]
+    lines = [json.dumps(row) for row in rows]
+    (file.parent / "examples.jsonl").write_text("\n\n".join(lines))
+    loaded = read_sources([tmp_path / ".claude" / "skills"])
+    (document,) = loaded.documents
+    assert len(document.examples) + len(document.counterexamples) == SKILL_EXAMPLES
+    # The lines between the examples are blank.
+    left_out = [(problem.line, problem.reason) for problem in loaded.problems]
+    reason = f"only the first {SKILL_EXAMPLES} examples are read"
+    assert left_out == [(2 * SKILL_EXAMPLES + 1, reason)] * (count > SKILL_EXAMPLES)
 
 
 def test_an_unknown_skill_gets_similar_names(index: Path) -> None:

@@ -13,7 +13,7 @@ from crossgate._sources.common import Unusable, decoded, is_unicode, place_of, p
 from crossgate._sources.rows import parse_json
 from crossgate._support.errors import InputError, SourceError
 from crossgate._support.files import EXAMPLES, read_source
-from crossgate._support.limits import SKILL_BYTES
+from crossgate._support.limits import SKILL_BYTES, SKILL_EXAMPLES
 
 
 class Example(NamedTuple):
@@ -73,11 +73,17 @@ def read_examples(path: Path) -> list[Example]:
 def examples_of_skill(folder: str) -> Iterator[Example | Unusable]:
     """Yield the examples in the folder of a skill, and the lines that cannot be used.
 
+    The first `SKILL_EXAMPLES` lines are read: each example is embedded, and draws prompts to the
+    skill, so its author must not list any number of them.
+
     Raises:
         Unusable: If the file cannot be read.
     """
     try:
-        for number, line in _lines(Path(folder, EXAMPLES)):
+        for count, (number, line) in enumerate(_lines(Path(folder, EXAMPLES))):
+            if count == SKILL_EXAMPLES:
+                yield Unusable(f"only the first {SKILL_EXAMPLES} examples are read", number)
+                return
             try:
                 yield parse_example(line, has_skill=False)
             except Unusable as error:
@@ -96,7 +102,7 @@ def parse_example(line: str, *, has_skill: bool) -> Example:
         has_skill: Whether the line names the skill; in a skill's folder it does not.
 
     Raises:
-        Unusable: If it is no example.
+        Unusable: If it is not an example.
     """
     row = parse_json(line)
     if not isinstance(row, dict):

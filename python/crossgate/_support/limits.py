@@ -10,7 +10,10 @@ SETTINGS_BYTES = 1 * MIB
 """A profile, a lock file, `config.json` or `tokenizer_config.json` of a model folder."""
 
 SKILL_BYTES = 1_000_000
-"""A `SKILL.md`."""
+"""A `SKILL.md`, or a file of examples."""
+
+SKILL_EXAMPLES = 100
+"""Number of examples in the folder of a skill; further ones are left out and reported."""
 
 TEXT_BYTES = 64 * MIB
 """A Markdown or plain-text file, or one of tools."""
