@@ -53,6 +53,17 @@ def test_request_that_names_nothing_searches_the_material(router: Router) -> Non
     assert first.id == "pdf-toolkit"
 
 
+@pytest.mark.parametrize("remark", ["thanks, that works now", "lgtm", "great, it's fixed", "hi"])
+def test_remark_that_asks_for_nothing_is_not_answered_by_its_material(
+    router: Router, remark: str
+) -> None:
+    for prompt in (f"{remark}\n\n{LOG}", f"{LOG}\n\n{remark}", f"{remark}:\n```\n{LOG}\n```"):
+        result = router.route(prompt)
+        assert result.trace["prompt"]["searched"] == "request"
+        assert result.selected == router.route(remark).selected
+    assert router.route(remark, material=LOG).selected == router.route(remark).selected
+
+
 def test_bad_material_is_refused(router: Router) -> None:
     refused("invalid_text", router.route, REQUEST, material=["\ud800"])
     refused("out_of_range", router.route, REQUEST, material=3)

@@ -69,7 +69,7 @@ def read_prompt(text: str, material: Material | None = None) -> Prompt:
         return Prompt(
             text=text,
             request=text if empty else split.request,
-            searched=split.request if split.names_something else text,
+            searched=split.request if _decides(split.request) else text,
             spans=tuple((span.start, span.end) for span in split.spans),
             material=tuple(
                 (piece.kind, piece.span.start, piece.span.end) for piece in split.material
@@ -78,8 +78,7 @@ def read_prompt(text: str, material: Material | None = None) -> Prompt:
     given = [material] if isinstance(material, str) else collected("material", material)
     for piece in given:
         check_text("a text in material", piece)
-    names_something = _core.names_something(text)
-    searched = text if names_something else "\n\n".join([text, *given])[:MAX_QUERY_CHARACTERS]
+    searched = text if _decides(text) else "\n\n".join([text, *given])[:MAX_QUERY_CHARACTERS]
     return Prompt(
         text=text,
         request=text,
@@ -87,3 +86,12 @@ def read_prompt(text: str, material: Material | None = None) -> Prompt:
         spans=((0, len(text)),),
         material=tuple((GIVEN, None, None) for _ in given),
     )
+
+
+def _decides(request: str) -> bool:
+    """Return whether a request decides without its material: it names something, or asks for nothing.
+
+    "Fix this" needs the material to mean anything; "thanks, that works now" must not be answered by
+    what was pasted below it.
+    """
+    return _core.names_something(request) or _core.is_courtesy(request)
