@@ -247,10 +247,18 @@ def test_misspelt_word_is_read_as_the_closest_word(query: str, word: str, correc
 
 
 @pytest.mark.parametrize(
-    "query", ["upgrading clusters", "house of three", "kubernetes nodes", "node"]
+    "query",
+    ["upgrading clusters", "house of three", "kubernetes nodes", "node", "a lof of nodes"],
 )
 def test_known_common_and_distant_words_are_not_corrected(query: str) -> None:
     assert corrected(query, PASSAGES, "english") == (query, {})
+
+
+def test_swapped_letters_of_short_words_are_corrected_to_rare_words_only() -> None:
+    texts = ["Merge PDF and YAML files with git, used by a test."]
+    read, corrections = corrected("gti: merge a pfd and ymal file, tets it, he sued", texts, "english")
+    assert read == "git: merge a pdf and yaml file, tets it, he sued"
+    assert corrections == {"gti": "git", "pfd": "pdf", "ymal": "yaml"}
 
 
 @given(st.text("abcd", max_size=6), st.text("abcd", max_size=6), st.integers(0, 3))

@@ -9,19 +9,22 @@ from collections.abc import Iterable
 import crossgate._core as _core
 
 _WORD = re.compile(r"[^\W\d_]+")
-# A shorter word has too many neighbours.
-_LEAST_LETTERS = 5
+# A shorter word has too many neighbours. In words of three or four letters only swapped letters are
+# corrected, and only to a rare word: "pfd" is "pdf", but "sued" is not "used".
+_LEAST_LETTERS = 3
+_SHORT_LETTERS = 4
 _LONG_LETTERS = 8
 
 
 def corrected(query: str, texts: Iterable[str], language: str) -> tuple[str, dict[str, str]]:
     """Return the query with its misspelt words corrected, and the corrections.
 
-    A word is misspelt if it has at least five letters, is not a common English word, and neither it
-    nor its stem occurs in the texts. It is replaced by the closest word of the texts: one edit
-    away, or two for words of eight letters. An edit inserts or omits a letter, swaps two, or, in
-    words of eight letters, replaces one. Of equally close words, the more frequent one is used,
-    then the first in the alphabet.
+    A word is misspelt if it has at least three letters, is not a common English word, and neither
+    it nor its stem occurs in the texts. It is replaced by the closest word of the texts: one edit
+    away, or two for words of eight letters. An edit swaps two neighbouring letters, or, in words of
+    five letters, inserts or omits one, or, in words of eight letters, replaces one. A word of three
+    or four letters is only replaced by a word that is not common. Of equally close words, the more
+    frequent one is used, then the first in the alphabet.
 
     Args:
         query: The query.
@@ -37,33 +40,40 @@ def corrected(query: str, texts: Iterable[str], language: str) -> tuple[str, dic
         lower = word.lower()
         if len(lower) < _LEAST_LETTERS or lower in vocabulary or lower in corrections:
             continue
-        own = _core.analyze(lower, language)
-        if all(_core.information(stem) < 1 for stem in own):
+        if _is_common(lower, language):
             continue
         if stems is None:
             stems = set(_core.analyze(" ".join(vocabulary), language))
-        if stems.intersection(own):
+        if stems.intersection(_core.analyze(lower, language)):
             continue
-        if (closest := _closest(lower, vocabulary)) is not None:
+        if (closest := _closest(lower, vocabulary, language)) is not None:
             corrections[lower] = closest
     if not corrections:
         return query, {}
     return _WORD.sub(lambda found: corrections.get(found[0].lower(), found[0]), query), corrections
 
 
-def _closest(word: str, vocabulary: Counter[str]) -> str | None:
+def _closest(word: str, vocabulary: Counter[str], language: str) -> str | None:
+    short = len(word) <= _SHORT_LETTERS
     most = 2 if len(word) >= _LONG_LETTERS else 1
+    apart = 0 if short else most
+    least = min(len(word), _SHORT_LETTERS)
     near = (
         (distance, -count, known)
         for known, count in vocabulary.items()
-        if abs(len(known) - len(word)) <= most
-        and len(known) >= _LEAST_LETTERS - 1
+        if abs(len(known) - len(word)) <= apart
+        and len(known) >= least
         and (known[0] == word[0] or known[:2] == word[1::-1])
         # Short words that differ in one letter, "plane" and "place", are often both right.
         and (most == 2 or len(known) != len(word) or sorted(known) == sorted(word))
         and (distance := _edits(word, known, most)) <= most
+        and not (short and _is_common(known, language))
     )
     return min(near, default=(0, 0, None))[2]
+
+
+def _is_common(word: str, language: str) -> bool:
+    return all(_core.information(stem) < 1 for stem in _core.analyze(word, language))
 
 
 def _edits(word: str, other: str, most: int) -> int:
