@@ -1,8 +1,14 @@
 //! Detects whether a text is English, from its script and its function words.
 
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
+use crate::coverage::information;
 use crate::stop_words::is_stop_word;
+use crate::text::Analyzer;
+
+static ENGLISH: LazyLock<Analyzer> =
+    LazyLock::new(|| Analyzer::new("english").expect("the language is built in"));
 
 /// The language of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +35,9 @@ impl Language {
 /// Detects the language of a text.
 ///
 /// The result is [`Language::Other`] only on clear evidence: most words are in another script, or
-/// there are at least two function words of another language and at most half as many English ones.
-/// Quoted text, code and names in capitals do not count.
+/// there are at least two function words of another language and at most half as many English ones,
+/// or there is one and no common English word. First words of requests, "schreibe" and "traduce",
+/// count as function words. Quoted text, code and names in capitals do not count.
 pub fn language(text: &str) -> Language {
     let unquoted = without_quotations(text);
     let found = language_of(&unquoted);
@@ -50,9 +57,11 @@ fn language_of(text: &str) -> Language {
         scripts.add(inner);
         let is_word =
             inner.chars().all(|one| one.is_alphabetic() || matches!(one, '\'' | '’' | '-'));
+        // "-la" is an option of a command.
+        let is_option = token.starts_with('-') && token.len() > 1;
         // An acronym is written alike in all languages.
         let is_acronym = inner.chars().count() > 1 && !inner.contains(char::is_lowercase);
-        if !inner.is_empty() && is_word && !is_acronym && is_latin(inner) {
+        if !inner.is_empty() && is_word && !is_option && !is_acronym && is_latin(inner) {
             words.push(inner);
         }
     }
@@ -126,6 +135,7 @@ fn is_latin(word: &str) -> bool {
 
 fn by_function_words(words: &[&str]) -> Language {
     let mut english = 0;
+    let mut common = 0;
     let mut accented = 0;
     let mut found: Vec<BTreeSet<&str>> = vec![BTreeSet::new(); LANGUAGES.len()];
     let mut counts = vec![0_usize; LANGUAGES.len()];
@@ -139,30 +149,34 @@ fn by_function_words(words: &[&str]) -> Language {
             continue;
         }
         let mut foreign = false;
-        for ((_, list), (distinct, count)) in
+        for ((name, list), (distinct, count)) in
             LANGUAGES.iter().zip(found.iter_mut().zip(&mut counts))
         {
-            if list.split(' ').any(|known| known == lower) {
+            if list.split(' ').any(|known| known == lower) || is_request(name, lower) {
                 distinct.insert(lower);
                 *count += 1;
                 foreign = true;
             }
         }
         english += usize::from(!foreign && is_stop_word(lower));
+        common += usize::from(!foreign && is_common(lower));
     }
     // Of equal counts the first language of the list.
-    let mut best: Option<(&'static str, usize, usize)> = None;
+    let mut best: Option<(&'static str, &BTreeSet<&str>, usize)> = None;
     for ((name, _), (distinct, count)) in LANGUAGES.iter().zip(found.iter().zip(&counts)) {
         let most = best.is_none_or(|(_, most_distinct, most)| {
-            (*count, distinct.len()) > (most, most_distinct)
+            (*count, distinct.len()) > (most, most_distinct.len())
         });
         if most {
-            best = Some((name, distinct.len(), *count));
+            best = Some((name, distinct, *count));
         }
     }
     if let Some((name, distinct, count)) = best {
-        let accents = distinct >= 1 && accented >= 1 && english == 0;
-        if (distinct >= 2 || accents) && count > 2 * english && count * 6 >= words.len() {
+        // "v1.0" and "appendix E" have a letter that is a word elsewhere.
+        let is_clear = |word: &&str| word.chars().count() > 1 && !is_stop_word(word);
+        let alone = words.len() > 1 && common == 0 && distinct.iter().any(is_clear);
+        let single = !distinct.is_empty() && english == 0 && (accented >= 1 || alone);
+        if (distinct.len() >= 2 || single) && count > 2 * english && count * 6 >= words.len() {
             return Language::Other(name);
         }
     }
@@ -170,6 +184,17 @@ fn by_function_words(words: &[&str]) -> Language {
         return Language::Other("another language");
     }
     if english > 0 { Language::English } else { Language::Unknown }
+}
+
+/// Whether a word begins a request in a language.
+fn is_request(language: &str, word: &str) -> bool {
+    let of = REQUESTS.iter().filter(|(name, _)| *name == language);
+    of.flat_map(|(_, list)| list.split(' ')).any(|known| known == word)
+}
+
+/// Whether a word is a common English one.
+fn is_common(word: &str) -> bool {
+    ENGLISH.terms(word).iter().any(|term| information(term) < 1.0)
 }
 
 /// Whether the words around a particle and its neighbours begin with capitals.
@@ -250,7 +275,7 @@ const LANGUAGES: &[(&str, &str)] = &[
     (
         "Italian",
         "il lo gli le un una di del della dei delle che è con non sono più ma questo questa mio mia anche perché fare \
-         puoi voglio nel nella dal dalla alla ai da si quando dove quale ed",
+         puoi voglio nel nella dal dalla alla da si quando dove quale ed",
     ),
     (
         "Dutch",
@@ -283,6 +308,68 @@ const LANGUAGES: &[(&str, &str)] = &[
     ("Vietnamese", "và của là có cho không được các một những này tôi để với trong hãy"),
 ];
 
+/// Words that begin requests in short prompts without a function word, and are not English.
+const REQUESTS: &[(&str, &str)] = &[
+    (
+        "German",
+        "schreiben erstellen übersetze übersetzen fasse zusammenfassen zusammenfügen zusammen prüfe prüfen füge \
+         füg führe öffne lösche lösch ändere suche finde zeige zeig berechne vergleiche sortiere benenne erzeuge \
+         wandle konvertiere kürze verbessere korrigiere formuliere entwirf",
+    ),
+    (
+        "French",
+        "écris rédige traduis traduire crée créer corrige explique ajoute supprime résume vérifie génère convertis \
+         fusionne ouvre calcule trouve montre prépare améliore aide-moi",
+    ),
+    (
+        "Spanish",
+        "escribe escribir traduce traducir crear corrige explica añade elimina convierte combina abre analiza \
+         calcula busca muestra prepara revisa ayúdame dame genera resume arregla mejora agrega borra",
+    ),
+    (
+        "Portuguese",
+        "escreva escreve traduza traduz crie cria gere gera corrija explique adicione resuma converta junte junta \
+         calcule mostre verifique ajude melhore apague",
+    ),
+    (
+        "Italian",
+        "scrivi traduci crea genera correggi spiega aggiungi elimina riassumi converti unisci apri analizza trova \
+         mostra prepara aiutami migliora cancella",
+    ),
+    (
+        "Dutch",
+        "schrijf vertaal controleer voeg verwijder vat samen bereken zoek toon verbeter leg samenvatten",
+    ),
+    ("Swedish", "skriv översätt kontrollera lägg sammanfatta förklara räkna öppna slå hitta visa"),
+    (
+        "Danish or Norwegian",
+        "skriv oversæt oversett kontroller tilføj sammenfat oppsummer opsummer forklar beregn åbn",
+    ),
+    (
+        "Polish",
+        "utwórz napisz przetłumacz sprawdź dodaj usuń połącz podsumuj wyjaśnij zrób przygotuj znajdź pokaż popraw",
+    ),
+    (
+        "Czech",
+        "vytvoř napiš přelož zkontroluj přidej odstraň spoj shrň vysvětli připrav najdi ukaž udělej oprav",
+    ),
+    (
+        "Turkish",
+        "oluştur yaz çevir sil birleştir özetle açıkla hazırla bul göster ekle düzelt kontrol",
+    ),
+    (
+        "Finnish",
+        "luo kirjoita käännä tarkista lisää poista yhdistä selitä tiivistä laske etsi näytä korjaa",
+    ),
+    ("Romanian", "scrie traduce creează corectează explică adaugă șterge rezumă verifică"),
+    ("Hungarian", "írj fordítsd fordíts ellenőrizd töröld foglald magyarázd keress mutasd javítsd"),
+    (
+        "Indonesian",
+        "tulis terjemahkan periksa tambahkan hapus gabungkan ringkas jelaskan cari tampilkan perbaiki",
+    ),
+    ("Vietnamese", "viết dịch kiểm thêm xóa gộp tóm giải tìm"),
+];
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -304,6 +391,13 @@ mod tests {
             "Write a biography of Ludwig van Beethoven and Vincent van Gogh",
             "my die in the war game is broken",
             "Rio de Janeiro hotel list",
+            "a la carte menu",
+            "das boot review",
+            "vis a vis meeting notes",
+            "cd ../backend && ls -la",
+            "release v2.1.0",
+            "do ducks sleep",
+            "until tomorrow",
             "",
             "42",
         ] {
@@ -333,6 +427,17 @@ mod tests {
             ("Arabic script", "ادمج ملفات PDF الثلاثة"),
             ("Hebrew", "מזג את שלושת הקבצים"),
             ("German", "„Bitte fasse das für mich zusammen“"),
+            ("German", "PDF zusammenfügen"),
+            ("French", "corrige ce bug"),
+            ("Spanish", "escribe las pruebas unitarias"),
+            ("Portuguese", "traduza o texto"),
+            ("Italian", "traduci il testo"),
+            ("Dutch", "controleer de code"),
+            ("Swedish", "översätt texten"),
+            ("Polish", "napisz testy"),
+            ("Czech", "napiš testy"),
+            ("Turkish", "metni çevir"),
+            ("Indonesian", "gabungkan file PDF"),
         ] {
             assert_eq!(language(text), Language::Other(name), "{text}");
         }
