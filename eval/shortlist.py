@@ -1,25 +1,28 @@
-"""Prints how often the right tool is on the shortlist of `ToolRouter`.
+"""Prints how often the right tools are on the list that `ToolRouter` sends.
 
     python eval/shortlist.py eval/tools
+    python eval/shortlist.py --sample 300 BFCL TOOLBENCH SEAL-TOOLS
 
-`on it` is the share of the prompts with a match whose tool is among the `limit` nearest, `route`
-the share of those for which `route` selects it with the same limit. With a threshold on the
-probability that any fits, `none` is the share of the prompts without a match that get no tools.
-With a coverage, `tools` is the mean number of tools on the shortlist, at most 20, `any right` and
-`all right` the shares of the prompts whose shortlist has one or all of their tools, and
-`characters` the mean length of the listed descriptions.
+`nearest` is the share of the prompts with a match that have one of their tools among the 8 nearest,
+or so many. With a threshold on the probability that any fits, `none` is the share of the prompts
+without a match that get no tools. With a coverage, `tools` is the mean number of tools sent, at
+most 20, `any right` and `all right` the shares of the prompts whose list has one or all of their
+tools, and `characters` the mean length of the definitions sent. The last rows give the same for
+prompts that come with a list of tools of their own, chosen from that list.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
+from collections.abc import Sequence
 
 from crossgate import Index, Router
 from crossgate._decision.orderings import nearest
+from crossgate._evaluation.data.labels import LabelledQuery
 from crossgate.evaluation import read_dataset
 
 LIMITS = (1, 3, 5, 8, 12, 16)
-BARS = (0.05, 0.1, 0.2, 0.3, 0.5)
+THRESHOLDS = (0.05, 0.1, 0.2, 0.3, 0.5)
 DEFAULT = 8
 COVERAGES = (0.8, 0.9, 0.95)
 MOST = 20
@@ -27,56 +30,70 @@ MOST = 20
 
 def main() -> None:
     """Measure the given datasets."""
-    for folder in sys.argv[1:]:
-        dataset = read_dataset(folder)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folders", nargs="+")
+    parser.add_argument("--sample", type=int, help="read at most so many prompts of each dataset")
+    options = parser.parse_args()
+    for folder in options.folders:
+        dataset = read_dataset(folder, limit=options.sample)
         router = Router(Index.build(dataset.documents))
         matched = [query for query in dataset.queries if query.relevant]
         others = [query for query in dataset.queries if not query.relevant]
-        print(f"{folder}: {len(matched)} prompts with a match, {len(others)} without")
-        for limit in LIMITS:
-            results = [(query, router.route(query.text, limit=limit)) for query in matched]
-            near = sum(
-                any(hit.id in query.relevant for hit in nearest(result, limit, None))
-                for query, result in results
+        print(
+            f"{folder}: {len(matched)} prompts with a match, {len(others)} without, "
+            f"{len(dataset.documents)} tools",
+            flush=True,
+        )
+        print_nearest(router, matched, others)
+        print_covered(router, matched, own_list=False)
+        listed = [query for query in matched if len(query.candidates or ()) > 1]
+        if listed:
+            sizes = [len(query.candidates or ()) for query in listed]
+            print(f"  {len(listed)} prompts with lists of {sum(sizes) / len(sizes):.1f} tools:")
+            print_covered(router, listed, own_list=True)
+
+
+def print_nearest(
+    router: Router, matched: Sequence[LabelledQuery], others: Sequence[LabelledQuery]
+) -> None:
+    """Print how often a right tool is among the nearest, and how often none are sent."""
+    results = [(query, router.route(query.text)) for query in matched]
+    apart = [router.route(query.text) for query in others]
+    cases = [(limit, None) for limit in LIMITS] + [(DEFAULT, least) for least in THRESHOLDS]
+    for limit, least in cases:
+        near = sum(
+            any(hit.id in query.relevant for hit in nearest(result, limit, least))
+            for query, result in results
+        )
+        row = f"  limit {limit:2}  nearest {near / len(matched):.3f}"
+        if least is not None:
+            row += f"  threshold {least:.2f}"
+            none = sum(not nearest(result, limit, least) for result in apart)
+            row += f"  none {none / len(apart):.3f}" if apart else ""
+        print(row, flush=True)
+
+
+def print_covered(router: Router, matched: Sequence[LabelledQuery], *, own_list: bool) -> None:
+    """Print the size of lists that promise a coverage, and how often they hold the right tools."""
+    for coverage in COVERAGES:
+        sent = any_right = all_right = characters = 0
+        for query in matched:
+            allow = query.candidates if own_list else None
+            result = router.route(
+                query.text, limit=MOST, allow=allow, coverage=coverage, max_shortlist=MOST
             )
-            routed = sum(
-                any(id in query.relevant for id in result.ids) for query, result in results
-            )
-            print(
-                f"  limit {limit:2}  on it {near / len(matched):.3f}  "
-                f"route {routed / len(matched):.3f}"
-            )
-        for bar in BARS:
-            near = sum(
-                any(
-                    hit.id in query.relevant
-                    for hit in nearest(router.route(query.text), DEFAULT, bar)
-                )
-                for query in matched
-            )
-            none = sum(not nearest(router.route(query.text), DEFAULT, bar) for query in others)
-            print(
-                f"  limit {DEFAULT}, least probability {bar:.2f}  on it {near / len(matched):.3f}  "
-                + (f"none {none / len(others):.3f}" if others else "")
-            )
-        for coverage in COVERAGES:
-            lists = [
-                router.route(query.text, limit=MOST, coverage=coverage, max_shortlist=MOST)
-                for query in matched
-            ]
-            listed = [{hit.id for hit in result.shortlist} for result in lists]
-            right = [set(query.relevant) for query in matched]
-            any_right = sum(bool(ids & fits) for ids, fits in zip(listed, right, strict=True))
-            all_right = sum(ids >= fits for ids, fits in zip(listed, right, strict=True))
-            sent = sum(map(len, listed)) / len(matched)
-            characters = sum(
-                len(hit.document.content) for result in lists for hit in result.shortlist
-            )
-            print(
-                f"  coverage {coverage:.2f}  tools {sent:.2f}  any right "
-                f"{any_right / len(matched):.3f}  all right {all_right / len(matched):.3f}  "
-                f"characters {characters / len(matched):.0f}"
-            )
+            ids, right = {hit.id for hit in result.shortlist}, set(query.relevant)
+            sent += len(ids)
+            any_right += bool(ids & right)
+            all_right += ids >= right
+            characters += sum(len(hit.document.content) for hit in result.shortlist)
+        count = len(matched)
+        print(
+            f"  coverage {coverage:.2f}  tools {sent / count:.2f}  any right "
+            f"{any_right / count:.3f}  all right {all_right / count:.3f}  "
+            f"characters {characters / count:.0f}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":
