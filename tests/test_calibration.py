@@ -647,14 +647,15 @@ def any_fits_loss(queries: Sequence[StoredQuery], profile: Profile, stage: int) 
         scores = {
             scored.id: query.pairs[scored.id].score for scored in query.scored[: profile.pool]
         }
-        known = _core.log_sum(query.scored, scores if stage == 2 else None, profile)
+        documents = query.documents or len(query.scored)
+        known = _core.log_mean(query.scored, scores if stage == 2 else None, documents, profile)
         assert known is not None
-        log_sum, _ = known
+        log_mean, _ = known
         cosine = max(scored.cosine or 0.0 for scored in query.scored)
-        columns.append([log_sum, cosine, result.hits[0].rerank_score or 0.0][: stage + 1])
+        columns.append([log_mean, cosine, result.hits[0].rerank_score or 0.0][: stage + 1])
     model = profile.any_fits.stage1 if stage == 1 else profile.any_fits.stage2
     assert model is not None
-    weights = [model.log_sum, model.cosine, getattr(model, "rerank_score", 0.0)][: stage + 1]
+    weights = [model.log_mean, model.cosine, getattr(model, "rerank_score", 0.0)][: stage + 1]
     spread = np.array(columns, dtype=float).std(axis=0)
     return float(np.mean(losses) + RIDGE * np.sum(np.square(weights * spread)))
 

@@ -327,10 +327,10 @@ LOGITS = st.lists(st.floats(-12, 12, allow_nan=False), min_size=8, max_size=8)
 LEADS = st.sampled_from([None, 0.0, 0.25])
 SHARES = st.sampled_from([None, 0.0, 0.5, 1.0])
 STAGE1: st.SearchStrategy[dict[str, float] | None] = st.sampled_from(
-    [None, {}, {"intercept": -1.0, "log_sum": 0.5, "cosine": 2.0}]
+    [None, {}, {"intercept": -1.0, "log_mean": 0.5, "cosine": 2.0}]
 )
 STAGE2: st.SearchStrategy[dict[str, float] | None] = st.sampled_from(
-    [None, {}, {"intercept": 0.1, "log_sum": -0.5, "rerank_score": 0.7}]
+    [None, {}, {"intercept": 0.1, "log_mean": -0.5, "rerank_score": 0.7}]
 )
 SHARED1: st.SearchStrategy[dict[str, float] | None] = st.sampled_from(
     [None, {}, {"cosine": 4.0, "bm25": 2.0}, {"intercept": -1.0, "cosine": 1.0}]

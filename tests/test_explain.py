@@ -94,8 +94,8 @@ profiles = st.builds(
         per_channel=4,
         pool=pool,
         any_fits={
-            "stage1": {"intercept": -1.0, "log_sum": 1.0},
-            "stage2": {"intercept": -1.0, "log_sum": 1.0},
+            "stage1": {"intercept": -1.0, "log_mean": 1.0},
+            "stage2": {"intercept": -1.0, "log_mean": 1.0},
         },
         relevance={
             "stage1": {"cosine": 3.0, "bm25": 1.0},

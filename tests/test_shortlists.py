@@ -36,7 +36,7 @@ FITTED = Profile(
     reranker="function@1",
     combine=Combine.Replace(),
     any_fits={
-        "stage1": {"intercept": 1.0, "log_sum": 0.2},
+        "stage1": {"intercept": 1.0, "log_mean": 0.2},
         "stage2": {"intercept": 1.0, "rerank_score": 0.2},
     },
     relevance={

@@ -102,11 +102,11 @@ def fit_any_fits(queries: Sequence[StoredQuery], profile: Profile) -> AnyFits:
         fit_logistic(rows[:, columns], fits, RIDGE, offset=doubt + rows[:, evidence])
         for columns, evidence in (([0, 4], 1), ([2, 4, 5], 3))
     )
-    (log_sum, cosine), (log_sum2, cosine2, rerank_score) = first[1], second[1]
+    (log_mean, cosine), (log_mean2, cosine2, rerank_score) = first[1], second[1]
     return AnyFits(
-        stage1=Stage1AnyFits(intercept=first[0], log_sum=log_sum, cosine=cosine),
+        stage1=Stage1AnyFits(intercept=first[0], log_mean=log_mean, cosine=cosine),
         stage2=Stage2AnyFits(
-            intercept=second[0], log_sum=log_sum2, cosine=cosine2, rerank_score=rerank_score
+            intercept=second[0], log_mean=log_mean2, cosine=cosine2, rerank_score=rerank_score
         ),
     )
 
@@ -114,15 +114,16 @@ def fit_any_fits(queries: Sequence[StoredQuery], profile: Profile) -> AnyFits:
 def _signals(query: StoredQuery, profile: Profile) -> tuple[float, ...]:
     """Return the signals of `any_fits`.
 
-    For each stage the log-sum without evidence and what evidence adds to it, then the best cosine,
+    For each stage the log-mean without evidence and what evidence adds to it, then the best cosine,
     and the rerank score of the first candidate.
     """
     pool = query.scored[: profile.pool]
     scores = {candidate.id: query.pairs[candidate.id].score for candidate in pool}
     signals = _core.signals(query.scored)
     _, _, reading = _core.combine(pool, list(scores.values()), profile)
-    log_sums = (_core.log_sum(query.scored, read, profile) for read in (None, scores))
-    first, second = ((0.0, 0.0) if known is None else known for known in log_sums)
+    documents = query.documents or len(query.scored)
+    means = (_core.log_mean(query.scored, read, documents, profile) for read in (None, scores))
+    first, second = ((0.0, 0.0) if known is None else known for known in means)
     if signals is None or reading is None:
         raise ValueError(f"query {query.id!r} has no candidates")
     return *first, *second, signals.cosine or 0.0, reading.rerank_score

@@ -55,6 +55,7 @@ class Stage1:
         timings: Milliseconds per step of stage 1.
         need: The probability that the query asks for anything that a document could serve, in
             [0, 1]; None where that is not known, and where the caller has decided that it does.
+        compared: Number of documents that were compared with the query; None for that of `scored`.
         indexes: Positions of the documents in the caller's list, from 0; empty without a list.
         windows: The parts of long documents that stage 2 reads, by id; None to choose them for
             the pool.
@@ -72,6 +73,7 @@ class Stage1:
     warnings: tuple[ResultWarning, ...] = ()
     timings: Mapping[str, float] = field(default_factory=dict)
     need: float | None = None
+    compared: int | None = None
     indexes: Mapping[str, int] = field(default_factory=dict)
     windows: Mapping[str, Window] | None = None
     empty: Sequence[Document] = ()
@@ -291,6 +293,7 @@ def _asked(request: Request, stage1: Stage1) -> _core.Request:
         grade=request.grade,
         require_overlap=request.require_overlap,
         sources=sources,
+        documents=stage1.compared,
         needs_document=stage1.need,
         min_confidence=request.min_confidence,
         coverage=None if request.coverage is None else float(request.coverage),

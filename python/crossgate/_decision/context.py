@@ -107,6 +107,7 @@ class Conversation(NamedTuple):
         query: str,
         context: Context,
         scored: Sequence[_core.Scored],
+        compared: int,
         profile: _core.Profile,
     ) -> Conversation:
         """Weigh the earlier requests by their age, and by how well the query stands alone.
@@ -117,12 +118,13 @@ class Conversation(NamedTuple):
             query: The query.
             context: Its context.
             scored: The candidates for the query alone.
+            compared: Number of documents that the query was compared with.
             profile: The profile whose confidence says how well the best candidate fits.
         """
         requests = [text for text in context.history if not _core.is_courtesy(text)]
         if not requests:
             return cls()
-        standing = _core.standing(list(scored), profile) or 0.0
+        standing = _core.standing(list(scored), compared, profile) or 0.0
         found = iter(_core.history_weights(query, len(requests), standing))
         weights = [0.0 if _core.is_courtesy(text) else next(found) for text in context.history]
         weights = [weight if weight >= _LEAST_WEIGHT else 0.0 for weight in weights]

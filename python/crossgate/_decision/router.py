@@ -421,9 +421,10 @@ class Router:
                 vector, notes = self._embedded(text)
             scored, documents = search(text, vector)
         need = self._need(self._vector_of_request(prompt, vector, given=given))
+        compared = len(self.index) if allow is None else len(allow)
         conversation = Conversation()
         if context is not None:
-            conversation = Conversation.of(text, context, scored, self.profile)
+            conversation = Conversation.of(text, context, scored, compared, self.profile)
         if conversation.history:
             vector, failed = self._with_history(vector, conversation)
             notes = (*notes, *failed)
@@ -443,6 +444,7 @@ class Router:
             corrected=text if corrections else None,
             timings={"embed": embedded, "search": milliseconds(start) - embedded},
             need=need,
+            compared=compared,
             read=conversation.read_with(text) if conversation.goes_on else "",
             context={} if context is None else traced(context, conversation),
         )

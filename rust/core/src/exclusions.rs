@@ -824,6 +824,14 @@ mod tests {
             "Refuse and route elsewhere for board minutes.",
             "Rejects requests for board minutes.",
             "No board minutes.",
+            "Won't help with board minutes.",
+            "Unlike minute-taker, it never writes board minutes.",
+            "In contrast to minute-taker, this does not cover board minutes.",
+            "It knows nothing about board minutes.",
+            "Should be skipped for board minutes.",
+            "Stay away from board minutes.",
+            "Hands off board minutes.",
+            "Defer to minute-taker for board minutes.",
         ] {
             let text = format!("Drafts status reports for teams and their leads. {said}");
             let found = read(&text);

@@ -67,6 +67,8 @@ value! {
         pub reranker_down: bool,
         /// Types of the candidates' sources, by id of the candidate.
         pub sources: BTreeMap<String, String>,
+        /// Number of documents that stage 1 compared with the query; absent: that of the candidates.
+        pub documents: Option<usize>,
         /// Probability that the query needs any document, in [0, 1]; absent: 1.
         pub needs_document: Option<f64>,
         /// The least confidence of an answer, in [0, 1], in addition to the profile's threshold.
@@ -192,8 +194,11 @@ pub fn gate(
         .collect();
     let positions = considered(&scored, floor);
     let considered = without_refusals(&positions);
-    let signals = signals(&considered)?
-        .map(|signals| Signals { needs_document: request.needs_document, ..signals });
+    let signals = signals(&considered)?.map(|signals| Signals {
+        documents: request.documents.unwrap_or_default().max(scored.len()),
+        needs_document: request.needs_document,
+        ..signals
+    });
     let known = Probabilities::after_stage1(&positions, signals.as_ref(), profile);
     let (verdict, reason) = match &signals {
         None if scored.is_empty() => (Verdict::NothingRelevant, Reason::NoCandidates),

@@ -1,7 +1,8 @@
 //! Probabilities: whether any candidate fits, and how probable it is that each one does.
 //!
 //! A softmax over the candidates' log-weights gives each its share, the probability that it is the
-//! one that fits, given that one does. A logistic model gives the probability that any fits. Their
+//! one that fits, given that one does. A logistic model gives the probability that any fits, from
+//! the mean weight of all documents, so that it compares libraries of any size. Their
 //! product is the relevance of a candidate. Where several candidates of a query can fit, as passages
 //! do, a profile has an intercept instead, and each candidate a relevance of its own.
 
@@ -14,13 +15,15 @@ use crate::profile::{
 use crate::signals::{Signals, signals};
 use crate::stage1::{Scored, best_first};
 
-/// Logarithm of the sum of the candidates' weights without evidence, the signal of [`AnyFits`], and
-/// what evidence adds to it; none without weights or a cosine that they need.
+/// Logarithm of the mean weight of `documents` documents without evidence, the signal of [`AnyFits`],
+/// and what evidence adds to it; none without weights or a cosine that they need.
 ///
-/// With rerank scores, by id of the candidate, the weights are those after stage 2.
-pub fn log_sum(
+/// A document that is not a candidate has a weight of 0. With rerank scores, by id of the candidate,
+/// the weights are those after stage 2.
+pub fn log_mean(
     scored: &[Scored],
     rerank_scores: Option<&BTreeMap<String, f64>>,
+    documents: usize,
     profile: &Profile,
 ) -> Option<(f64, f64)> {
     let candidates: Vec<(usize, &Scored)> = scored.iter().enumerate().collect();
@@ -31,19 +34,25 @@ pub fn log_sum(
             profile.relevance.after_stage2(&candidates, &read, profile)
         }
     };
-    shares.map(|shares| (shares.log_sum, shares.evidence))
+    shares.map(|shares| (shares.log_mean(documents.max(scored.len())), shares.evidence))
 }
+
+/// The mean weight counts as that of at least so many documents: the models were fitted on no smaller
+/// libraries.
+const LEAST_DOCUMENTS: usize = 16;
 
 /// The probability after stage 1 that the candidate with the best blend fits a query that needs a
 /// document; none without candidates or a model.
 ///
-/// Fails with `not_finite` if a score is not finite.
-pub fn standing(scored: &[Scored], profile: &Profile) -> Result<Option<f64>> {
+/// `documents` is the number of documents that stage 1 compared with the query. Fails with
+/// `not_finite` if a score is not finite.
+pub fn standing(scored: &[Scored], documents: usize, profile: &Profile) -> Result<Option<f64>> {
     let candidates: Vec<(usize, &Scored)> = scored.iter().enumerate().collect();
     let best = scored.iter().enumerate().min_by(|(_, left), (_, right)| {
         best_first((left.blend, &left.id), (right.blend, &right.id))
     });
-    let signals = signals(scored)?;
+    let signals = signals(scored)?
+        .map(|signals| Signals { documents: documents.max(scored.len()), ..signals });
     let known = Probabilities::after_stage1(&candidates, signals.as_ref(), profile);
     Ok(best.and_then(|(position, _)| known.relevance(position)))
 }
@@ -174,6 +183,14 @@ impl Shares {
         Some(Self { log_weights, probabilities, log_sum, evidence: with_evidence - log_sum })
     }
 
+    /// Logarithm of the mean weight of the documents without evidence.
+    ///
+    /// If each document is as likely to be the one that fits, the odds that any fits are in proportion
+    /// to the mean of their likelihood ratios, which the weights stand for.
+    fn log_mean(&self, documents: usize) -> f64 {
+        self.log_sum - (documents.max(LEAST_DOCUMENTS) as f64).ln()
+    }
+
     /// The probability that each candidate fits, if at most one can and any does with `any_fits`.
     fn times(&self, any_fits: Option<f64>) -> Vec<Option<f64>> {
         self.probabilities.iter().map(|share| Some(any_fits? * (*share)?)).collect()
@@ -255,8 +272,8 @@ impl AnyFits {
     /// The probability after stage 1 that any candidate fits; none without a model, or without a
     /// value that it has a weight for.
     fn after_stage1(&self, signals: &Signals, shares: Option<&Shares>) -> Option<f64> {
-        let Stage1AnyFits { intercept, log_sum, cosine } = self.stage1?;
-        let stage2 = Stage2AnyFits { intercept, log_sum, cosine, rerank_score: 0.0 };
+        let Stage1AnyFits { intercept, log_mean, cosine } = self.stage1?;
+        let stage2 = Stage2AnyFits { intercept, log_mean, cosine, rerank_score: 0.0 };
         stage2.probability(signals, shares, 0.0)
     }
 }
@@ -265,7 +282,7 @@ impl Stage2AnyFits {
     /// The probability that any candidate fits, given the rerank score of the first one.
     ///
     /// What evidence adds counts in full: its weights are log-odds that a candidate fits, while the
-    /// weight of `log_sum` says how much scores of text tell about whether anything fits.
+    /// weight of `log_mean` says how much scores of text tell about whether anything fits.
     fn probability(
         &self,
         signals: &Signals,
@@ -273,7 +290,7 @@ impl Stage2AnyFits {
         rerank_score: f64,
     ) -> Option<f64> {
         let odds = self.intercept
-            + weighted(self.log_sum, shares.map(|shares| shares.log_sum))?
+            + weighted(self.log_mean, shares.map(|shares| shares.log_mean(signals.documents)))?
             + shares.map_or(0.0, |shares| shares.evidence)
             + weighted(self.cosine, signals.cosine)?
             + self.rerank_score * rerank_score;
@@ -327,10 +344,10 @@ mod tests {
         }
     }
     const ANY_FITS: AnyFits = AnyFits {
-        stage1: Some(Stage1AnyFits { intercept: -2.0, log_sum: 0.5, cosine: 3.0 }),
+        stage1: Some(Stage1AnyFits { intercept: -2.0, log_mean: 0.5, cosine: 3.0 }),
         stage2: Some(Stage2AnyFits {
             intercept: -1.0,
-            log_sum: 0.25,
+            log_mean: 0.25,
             cosine: 2.0,
             rerank_score: 0.5,
         }),
@@ -345,7 +362,9 @@ mod tests {
         Signals { needs_document: need, ..crate::signals::signals(&candidates).unwrap().unwrap() }
     }
 
-    fn shares_with(log_sum: f64) -> Shares {
+    /// The shares in a library of at most 16 documents.
+    fn shares_with(log_mean: f64) -> Shares {
+        let log_sum = log_mean + (LEAST_DOCUMENTS as f64).ln();
         Shares {
             log_weights: vec![log_sum],
             probabilities: vec![Some(1.0)],
@@ -437,6 +456,17 @@ mod tests {
         assert_eq!(ANY_FITS.after_stage1(&seen, None), None);
         assert_eq!(ANY_FITS.after_stage1(&signals(None, None), Some(&shares)), None);
         assert_eq!(AnyFits::default().after_stage1(&seen, Some(&shares)), None);
+    }
+
+    #[test]
+    fn the_same_scores_are_weaker_evidence_in_a_larger_library() {
+        let odds = |documents: usize| {
+            let seen = Signals { documents, ..signals(Some(0.5), None) };
+            let found = ANY_FITS.after_stage1(&seen, Some(&shares_with(4.0))).unwrap();
+            (found / (1.0 - found)).ln()
+        };
+        assert!((odds(160) - (odds(16) - 0.5 * 10.0_f64.ln())).abs() < 1e-9);
+        assert!((1..16).all(|documents| close(odds(documents), odds(16))));
     }
 
     #[test]

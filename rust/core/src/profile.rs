@@ -8,7 +8,7 @@ use crate::json::{self, Json, value};
 use crate::stage1::Blend;
 
 /// Version of the file format.
-pub const PROFILE_SCHEMA: &str = "crossgate-profile/4";
+pub const PROFILE_SCHEMA: &str = "crossgate-profile/5";
 
 /// The largest `per_channel` and `pool`.
 pub const MOST_CANDIDATES: usize = 1_000_000;
@@ -66,8 +66,8 @@ value! {
     pub struct Stage1AnyFits {
         /// Log-odds if every signal is 0.
         pub intercept: f64,
-        /// Weight of the logarithm of the sum of the candidates' weights in `relevance.stage1`.
-        pub log_sum: f64,
+        /// Weight of the logarithm of the documents' mean weight by `relevance.stage1`.
+        pub log_mean: f64,
         /// Weight of the best cosine.
         pub cosine: f64,
     }
@@ -80,8 +80,8 @@ value! {
     pub struct Stage2AnyFits {
         /// Log-odds if every signal is 0.
         pub intercept: f64,
-        /// Weight of the logarithm of the sum of the candidates' weights in `relevance.stage2`.
-        pub log_sum: f64,
+        /// Weight of the logarithm of the documents' mean weight by `relevance.stage2`.
+        pub log_mean: f64,
         /// Weight of the best cosine.
         pub cosine: f64,
         /// Weight of the first candidate's rerank score.

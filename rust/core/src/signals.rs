@@ -30,6 +30,8 @@ value! {
         /// with the query. A blend from elsewhere, such as of ranks and age, can have another best
         /// candidate.
         pub agreement: bool,
+        /// Number of documents that stage 1 compared with the query, at least the candidates.
+        pub documents: usize,
         /// Probability that the query needs any document, in [0, 1]; none if it was not estimated.
         pub needs_document: Option<f64>,
     }
@@ -96,6 +98,7 @@ pub fn signals<T: Borrow<Scored>>(candidates: &[T]) -> Result<Option<Signals>> {
         agreement: bm25.score > 0.0
             && blend.candidate.id == bm25.candidate.id
             && cosine.is_some_and(|best| best.candidate.id == bm25.candidate.id),
+        documents: candidates.len(),
         needs_document: None,
     }))
 }

@@ -94,8 +94,12 @@ pub(crate) fn is_courtesy(prompt: &str) -> bool {
 /// The probability that the best candidate fits a query that needs a document; none without one.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "PyO3 extracts owned lists")]
-pub(crate) fn standing(scored: Vec<Scored>, profile: &Profile) -> PyResult<Option<f64>> {
-    Ok(probability::standing(&scored, profile)?)
+pub(crate) fn standing(
+    scored: Vec<Scored>,
+    documents: usize,
+    profile: &Profile,
+) -> PyResult<Option<f64>> {
+    Ok(probability::standing(&scored, documents, profile)?)
 }
 
 /// Names of the known technologies.
@@ -265,18 +269,19 @@ pub(crate) fn combine(
     Ok((scores, ranks, signals))
 }
 
-/// Logarithm of the sum of the candidates' weights without evidence, and what evidence adds to it;
-/// none without weights or a cosine that they need.
+/// Logarithm of the mean weight of the documents without evidence, and what evidence adds to it; none
+/// without weights or a cosine that they need.
 ///
 /// With rerank scores, by id, the weights are those after stage 2.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "PyO3 extracts owned lists and maps")]
-pub(crate) fn log_sum(
+pub(crate) fn log_mean(
     scored: Vec<Scored>,
     rerank_scores: Option<BTreeMap<String, f64>>,
+    documents: usize,
     profile: &Profile,
 ) -> Option<(f64, f64)> {
-    probability::log_sum(&scored, rerank_scores.as_ref(), profile)
+    probability::log_mean(&scored, rerank_scores.as_ref(), documents, profile)
 }
 
 /// What the probability that a query needs a document adds to the log-odds that any fits.

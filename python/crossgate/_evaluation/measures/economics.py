@@ -193,7 +193,10 @@ def trade_off(
     winner = profile.winner
     fitted = winner.agreed is not None
     agreed, disagreed = (winner.agreed, winner.disagreed) if fitted else (1.0, 1.0)
-    asked = [_core.Request(require_overlap=True, needs_document=query.need) for query in queries]
+    asked = [
+        _core.Request(require_overlap=True, documents=query.documents, needs_document=query.need)
+        for query in queries
+    ]
 
     def gated(setting: Profile) -> list[_core.Gated]:
         return [

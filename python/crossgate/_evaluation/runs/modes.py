@@ -95,7 +95,9 @@ def decide(
     return cascade.run(
         Request(
             prompt=read_prompt(query.text),
-            stage1=lambda: Stage1(scored=query.scored, documents=documents, need=need),
+            stage1=lambda: Stage1(
+                scored=query.scored, documents=documents, need=need, compared=query.documents
+            ),
             profile=profile_of(mode, profile),
             policy=policy_of(mode, policy),
             rerankers=Chain(None if mode == "never" else remembered),

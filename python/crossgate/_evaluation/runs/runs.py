@@ -131,6 +131,11 @@ class StoredQuery:
         known = None if self.signals is None else self.signals.get("needs_document")
         return None if known is None else float(known)
 
+    @property
+    def documents(self) -> int | None:
+        """Number of documents that stage 1 compared with the query; None if it is unknown."""
+        return None if self.signals is None else self.signals.get("documents")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:

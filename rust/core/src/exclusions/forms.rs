@@ -771,7 +771,16 @@ fn clauses() -> Vec<Form> {
         "LEAD? PAUSE? WHO CANNOT *" Object::After, Excludes;
         "LEAD? PAUSE? does not *" Object::After, Excludes;
         "LEAD? PAUSE? doesn't *" Object::After, Excludes;
+        "LEAD? PAUSE? won't|can't|cannot *" Object::After, Excludes;
         "LEAD? PAUSE? never *" Object::After, ThirdPerson;
+        "unlike * *? *? PAUSE WHO DOESNOT *" Object::After, Excludes;
+        "unlike * *? *? PAUSE WHO CANNOT *" Object::After, Excludes;
+        "in contrast to * *? *? PAUSE WHO DOESNOT *" Object::After, Excludes;
+        "LEAD? PAUSE? WHO? know|knows nothing about|of|on" Object::After, None;
+        "LEAD? PAUSE? WHO? should|must|can be skipped|avoided|ignored SKIPFOR" Object::After, None;
+        "LEAD? PAUSE? READER? stay|steer|keep away|clear from|of" Object::After, None;
+        "LEAD? PAUSE? hands off" Object::After, None;
+        "LEAD? PAUSE? READER? defer to *? *? *? FOR" Object::After, None;
         "LEAD? PAUSE? UNABLE *" Object::After, Excludes;
     }
 }
