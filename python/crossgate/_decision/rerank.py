@@ -480,7 +480,7 @@ class _CandidateSearch:
             embed=False,
         )
         scored, _ = search(vector)
-        conversation = Conversation.of(self.query, self._context, scored, profile)
+        conversation = Conversation.of(self.query, self._context, scored, len(scored), profile)
         if conversation.history:
             if self.embeds and vector is not None:
                 texts, weights = zip(*conversation.history, strict=True)

@@ -746,8 +746,8 @@ mod tests {
     const WEIGHTS: EvidenceWeights = EvidenceWeights {
         trigger: 2.0,
         exclusion: -4.0,
-        example: 12.0,
-        counterexample: -12.0,
+        example: 16.0,
+        counterexample: -16.0,
         technology: 1.0,
         other_technology: -1.0,
     };

@@ -72,8 +72,8 @@ macro_rules! evidence {
 evidence! {
     trigger: 3.0, "Worth of the best trigger of the document that the query contains.";
     exclusion: -4.0, "How much closer the query is to an exclusion of the document than to its purpose.";
-    example: 12.0, "Similarity of the query to the nearest example of the document.";
-    counterexample: -12.0, "Similarity of the query to the nearest counterexample of the document.";
+    example: 16.0, "Similarity of the query to the nearest example of the document.";
+    counterexample: -16.0, "Similarity of the query to the nearest counterexample of the document.";
     technology: 1.0, "1 if the head names a technology of the project.";
     other_technology: -1.0, "1 if the head names technologies, but none of the project.";
 }

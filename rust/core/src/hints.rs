@@ -35,7 +35,7 @@ const EXPLAINED: (f64, f64) = (0.3, 0.7);
 const SIMILAR: (f64, f64) = (0.55, 0.85);
 
 /// The similarity of a paraphrase; that of a prompt with the same words is 1.
-const PARAPHRASE: f64 = 0.625;
+const PARAPHRASE: f64 = 0.47;
 
 /// From this similarity on, an example makes its document a candidate.
 const RECALLS: f64 = 0.0625;

@@ -36,8 +36,8 @@ impl Language {
 ///
 /// The result is [`Language::Other`] only on clear evidence: most words are in another script, or
 /// there are at least two function words of another language and at most half as many English ones,
-/// or there is one and no common English word. First words of requests, "schreibe" and "traduce",
-/// count as function words. Quoted text, code and names in capitals do not count.
+/// or there is one and no common English word. Verbs of requests, "schreibe" and "traduce", count as
+/// function words, and one at the beginning is enough. Quoted text, code and names in capitals do not count.
 pub fn language(text: &str) -> Language {
     let unquoted = without_quotations(text);
     let found = language_of(&unquoted);
@@ -174,7 +174,8 @@ fn by_function_words(words: &[&str]) -> Language {
     if let Some((name, distinct, count)) = best {
         // "v1.0" and "appendix E" have a letter that is a word elsewhere.
         let is_clear = |word: &&str| word.chars().count() > 1 && !is_stop_word(word);
-        let alone = words.len() > 1 && common == 0 && distinct.iter().any(is_clear);
+        let opens = lower.first().is_some_and(|first| is_request(name, first));
+        let alone = words.len() > 1 && (common == 0 || opens) && distinct.iter().any(is_clear);
         let single = !distinct.is_empty() && english == 0 && (accented >= 1 || alone);
         if (distinct.len() >= 2 || single) && count > 2 * english && count * 6 >= words.len() {
             return Language::Other(name);
@@ -324,11 +325,11 @@ const REQUESTS: &[(&str, &str)] = &[
     (
         "Spanish",
         "escribe escribir traduce traducir crear corrige explica añade elimina convierte combina abre analiza \
-         calcula busca muestra prepara revisa ayúdame dame genera resume arregla mejora agrega borra",
+         calcula busca muestra prepara revisa ayúdame genera arregla mejora agrega borra",
     ),
     (
         "Portuguese",
-        "escreva escreve traduza traduz crie cria gere gera corrija explique adicione resuma converta junte junta \
+        "escreva escreve traduza traduz crie cria gere gera corrija explique adicione resuma converta junte \
          calcule mostre verifique ajude melhore apague",
     ),
     (
@@ -338,9 +339,9 @@ const REQUESTS: &[(&str, &str)] = &[
     ),
     (
         "Dutch",
-        "schrijf vertaal controleer voeg verwijder vat samen bereken zoek toon verbeter leg samenvatten",
+        "schrijf vertaal controleer voeg verwijder samen bereken zoek toon verbeter samenvatten",
     ),
-    ("Swedish", "skriv översätt kontrollera lägg sammanfatta förklara räkna öppna slå hitta visa"),
+    ("Swedish", "skriv översätt kontrollera lägg sammanfatta förklara räkna öppna slå hitta"),
     (
         "Danish or Norwegian",
         "skriv oversæt oversett kontroller tilføj sammenfat oppsummer opsummer forklar beregn åbn",
