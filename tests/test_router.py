@@ -1264,3 +1264,21 @@ def test_rerank_uses_the_model_for_passages() -> None:
     assert {hit.provider for hit in result.hits} == {"ms-marco-minilm-l12"}
     assert result.degraded == ()
     assert rerank("red", ["red", "fox"], profile=Profile()).degraded == ()
+
+
+def test_trace_holds_how_many_documents_were_compared() -> None:
+    index = build()
+    router = Router(index, reranker=None)
+    query = "merge two pdf files"
+
+    def compared(**options: object) -> tuple[object, object]:
+        trace = router.route(query, **options).trace  # type: ignore[arg-type]
+        return trace["request"]["documents"], trace["gate"]["signals"]["documents"]
+
+    assert compared() == (len(index), len(index))
+    two = [document.id for document in documents()][:2]
+    assert compared(allow=two) == (2, 2)
+    texts = ["merge pdf files", "write a poem", "resize a picture"]
+    trace = rerank(query, texts, reranker=None).trace
+    assert trace["request"]["documents"] is None
+    assert trace["gate"]["signals"]["documents"] == len(texts)

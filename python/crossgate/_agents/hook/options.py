@@ -10,11 +10,11 @@ from typing import Any, Literal, NoReturn, get_args
 Inject = Literal["name", "passage", "body"]
 
 BUDGET_MS = 400.0
-MIN_CONFIDENCE = 0.7
+MIN_CONFIDENCE = 0.75
 """Minimum confidence of a mentioned skill; `eval/hook_bar.py` compares other values."""
 
 MAX_SHORTLIST = 3
-MIN_ANY_FITS = 0.5
+MIN_ANY_FITS = 0.7
 """Minimum probability that any skill fits for a shortlist; compared by `eval/hook_bar.py`."""
 
 MAX_CHARS = 4_000
