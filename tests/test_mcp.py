@@ -595,13 +595,13 @@ def test_a_request_that_cannot_be_parsed_gets_an_error_with_its_id(
     skills: Path, tmp_path: Path, proxy: bool
 ) -> None:
     tool = "find" if proxy else "find_skill"
+    call = '{"jsonrpc": "2.0", "id": %d, "method": "tools/call", "params": {"name": "%s", %s}}'
     prompts = {6: '"half \\ud83d of a pair"', 7: "[" * 300 + "]" * 300}
     lines = [
         *HANDSHAKE,
         '{"jsonrpc": "2.0", "id": "a\\ud800", "method": "tools/list"}',
         *(
-            f'{{"jsonrpc": "2.0", "id": {id}, "method": "tools/call", "params": {{"name": "{tool}", '
-            f'"arguments": {{"prompt": {prompt}}}}}}}'
+            call % (id, tool, f'"arguments": {{"prompt": {prompt}}}')
             for id, prompt in prompts.items()
         ),
         '{"jsonrpc": "2.0", "id": 8, "method": "tools/list"}',
