@@ -9,7 +9,7 @@ from crossgate._core import Signals
 from crossgate._evaluation.measures.losses import DEPTH, PLACES
 from crossgate._evaluation.measures.per_query import Answered
 from crossgate._evaluation.measures.quality import METRICS
-from crossgate._evaluation.measures.worst_answers import Example, Shown
+from crossgate._evaluation.measures.worst_answers import Shown, WorstAnswer
 from crossgate._evaluation.report.answers import (
     LABELS,
     advice,
@@ -400,7 +400,7 @@ _AFTER_THE_GATE = {
 }
 
 
-def _examples(title: str, examples: Sequence[Example]) -> Iterator[str]:
+def _examples(title: str, examples: Sequence[WorstAnswer]) -> Iterator[str]:
     if not examples:
         return
     yield f"<h2>{title}</h2>"

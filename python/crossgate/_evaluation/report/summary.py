@@ -25,7 +25,7 @@ from crossgate._evaluation.measures.shortlists import (
 )
 from crossgate._evaluation.measures.signals import Histogram, SignalStrength
 from crossgate._evaluation.measures.statistics import Interval
-from crossgate._evaluation.measures.worst_answers import Example, missed, picked_for_nothing
+from crossgate._evaluation.measures.worst_answers import WorstAnswer, missed, picked_for_nothing
 from crossgate._evaluation.runs.modes import (
     check_suitable,
     decide,
@@ -149,8 +149,8 @@ class Report:
     histograms: tuple[Histogram, ...]
     reliability: tuple[Reliability, ...]
     noise: Noise
-    missed: tuple[Example, ...]
-    picked_for_nothing: tuple[Example, ...]
+    missed: tuple[WorstAnswer, ...]
+    picked_for_nothing: tuple[WorstAnswer, ...]
     answers: tuple[Answered, ...]
     degraded: Mapping[str, int]
     per_query: Mapping[str, Mapping[str, tuple[float | None, ...]]]
