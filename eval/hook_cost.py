@@ -18,7 +18,7 @@ from pathlib import Path
 from crossgate import Index
 from crossgate._agents.adoption import CHARS_PER_TOKEN
 from crossgate._agents.hook.answer import answer
-from crossgate._agents.hook.formats import AGENTS, Prompt
+from crossgate._agents.hook.formats import AGENTS, HookPrompt
 from crossgate._agents.hook.options import parse
 from crossgate._agents.hook.skill_library import SkillLibrary
 from crossgate._sources import read_sources
@@ -43,7 +43,7 @@ def main() -> None:
             library = SkillLibrary(sources=(), folder=Path(place, form))
             told = []
             for text in drawn:
-                prompt = Prompt(text=text, length=len(text), session="one", folder="")
+                prompt = HookPrompt(text=text, length=len(text), session="one", folder="")
                 started = time.monotonic()
                 told.append(
                     answer(AGENTS["claude"], prompt, chosen, library, started=started, log=False)

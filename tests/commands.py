@@ -42,7 +42,8 @@ class Run:
 
 def environment(home: Path, **variables: str) -> dict[str, str]:
     """Return an environment without the user's own settings and models."""
-    kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
+    names = ("PATH", "LD_LIBRARY_PATH", "OPENBLAS_NUM_THREADS")
+    kept = {name: os.environ[name] for name in names if name in os.environ}
     return {**kept, "HOME": str(home), "PYTHONWARNINGS": "error", **variables}
 
 

@@ -29,6 +29,9 @@ from crossgate.rerankers import Deadline
 
 # Haystack reports its use over the network; a socket that closes late would fail a test.
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
+# Matrices of tests are small. On them, threads of numpy wait for each other, which takes processor
+# time from the tests that run beside; read when numpy is imported.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 settings.register_profile("fixed", max_examples=30, deadline=None, derandomize=True)
 settings.register_profile("random", max_examples=2_000, deadline=None)

@@ -1,10 +1,9 @@
-"""An MCP server for tests, made with the official SDK; the command line chooses its behaviour."""
+"""An MCP server for tests, made with the official SDK."""
 
 from __future__ import annotations
 
 import os
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +11,10 @@ from mcp import types
 from mcp.server.mcpserver import Context, MCPServer
 
 
-def main(name: str, behaviour: str = "", pid_file: str = "") -> None:
+def main(name: str, pid_file: str = "") -> None:
     """Serve until stdin is closed."""
     if pid_file:
         Path(pid_file).write_text(str(os.getpid()))
-    if behaviour == "dead":
-        sys.exit("this server cannot start")
-    if behaviour == "silent":
-        time.sleep(600)
     server = MCPServer(name, log_level="ERROR")
 
     @server.tool()

@@ -26,7 +26,7 @@ import pytest
 from conftest import LIBRARY, LengthReranker, build
 from crossgate import CrossgateError, Index, Profile, Router, read_policy, read_profile, rerank
 from crossgate._agents.hook.answer import answer
-from crossgate._agents.hook.formats import AGENTS, PROMPT_CHARS, UnreadableCall, read_prompt
+from crossgate._agents.hook.formats import AGENTS, PROMPT_CHARS, UnreadableCall, read_hook_prompt
 from crossgate._agents.hook.options import HookOptions
 from crossgate._agents.hook.skill_library import SkillLibrary
 from crossgate._cli import run
@@ -350,7 +350,7 @@ def test_damaged_hook_input_never_fails_the_hook(tmp_path: Path, index: Index, a
 
     def use(data: bytes) -> None:
         try:
-            prompt = read_prompt(AGENTS[agent], data)
+            prompt = read_hook_prompt(AGENTS[agent], data)
         except UnreadableCall as error:
             if len(str(error).splitlines()) != 1:
                 raise

@@ -9,10 +9,12 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
+from tokenizers import Encoding
 
 from crossgate import Profile
 from crossgate._decision.router import DEFAULT_PROFILE
 from crossgate._evaluation.measures.statistics import Interval, mean
+from crossgate._reranking.cross_encoder import CrossEncoder
 from crossgate._retrieval.embedding import OnnxEmbedder
 from crossgate._values.profile_files import profile_values, read_profile
 from crossgate.evaluation import measure, read_dataset, read_run, summarize
@@ -41,7 +43,23 @@ class RememberingEmbedder(OnnxEmbedder):
         return [self._known[text] for text in texts]
 
 
+class RememberingReranker(CrossEncoder):
+    """Reads each pair once, since the same queries are measured with several profiles."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._known: dict[tuple[int, ...], float] = {}
+
+    def _logits(self, *inputs: Encoding) -> list[float]:
+        """Return the logits of inputs."""
+        pairs = [tuple(encoding.ids) for encoding in inputs]
+        if any(pair not in self._known for pair in pairs):
+            self._known.update(zip(pairs, super()._logits(*inputs), strict=True))
+        return [self._known[pair] for pair in pairs]
+
+
 EMBEDDER = RememberingEmbedder()
+RERANKER = RememberingReranker()
 
 
 def changes(before: Mapping[str, Any], profile: Profile, folder: Path) -> dict[str, Interval]:
@@ -50,7 +68,8 @@ def changes(before: Mapping[str, Any], profile: Profile, folder: Path) -> dict[s
     dataset = read_dataset(EVAL / name, limit=SAMPLES[name], seed=1)
     run = folder / "sample.run.jsonl"
     modes: tuple[Literal["never"], Literal["gated"]] = ("never", "gated")
-    measure(dataset, run, profile=profile, embedder=EMBEDDER, modes=modes, repeated=0)
+    models: dict[str, Any] = {"embedder": EMBEDDER, "reranker": RERANKER}
+    measure(dataset, run, profile=profile, modes=modes, repeated=0, **models)
     after = summarize(read_run(run))
     place = {id: at for at, id in enumerate(before["ids"])}
     found = {}

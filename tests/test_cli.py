@@ -1305,7 +1305,7 @@ def test_index_shows_progress_on_a_terminal_of_unknown_width(tmp_path: Path) -> 
 
     texts = "\n".join(
         json.dumps({"id": str(at), "text": f"{at} " + "merge the files of a report " * 40})
-        for at in range(150)
+        for at in range(50)
     )
     (tmp_path / "texts.jsonl").write_text(texts)
     ours, theirs = pty.openpty()
@@ -1324,4 +1324,4 @@ def test_index_shows_progress_on_a_terminal_of_unknown_width(tmp_path: Path) -> 
         assert process.wait() == 0
     os.close(ours)
     assert b"embedding:" in shown
-    assert b"/150" in shown
+    assert b"/50" in shown

@@ -15,7 +15,7 @@ from commands import CROSSGATE
 from conftest import build
 from crossgate import Context, CrossgateError, InputError, ModelError, Router, rerank
 from crossgate._agents.hook.answer import _context
-from crossgate._agents.hook.formats import AGENTS, read_prompt
+from crossgate._agents.hook.formats import AGENTS, read_hook_prompt
 from crossgate._retrieval.index import bundled_embedder
 from crossgate._sources.agent_prompts import is_from_machine
 from crossgate._sources.transcripts import last_requests
@@ -318,7 +318,7 @@ def test_the_hook_knows_project_and_conversation(tmp_path: Path) -> None:
     work.mkdir()
     (work / "app.csproj").write_text("<Project/>")
     (tmp_path / "transcript.jsonl").write_text(lines(said("translate the menu"), said("and now")))
-    found = _context(read_prompt(AGENTS["claude"], home.call("and now")))
+    found = _context(read_hook_prompt(AGENTS["claude"], home.call("and now")))
     assert found == Context(technologies=("dotnet",), history=("translate the menu",))
 
 
@@ -327,7 +327,7 @@ def test_an_unreadable_context_leaves_the_prompt_alone(tmp_path: Path, odd: str)
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     path = odd if odd.startswith("/") or not odd else str(tmp_path / odd)
     call = Home(tmp_path).call("x", cwd=path, transcript_path=path)
-    assert _context(read_prompt(AGENTS["claude"], call)) == Context()
+    assert _context(read_hook_prompt(AGENTS["claude"], call)) == Context()
 
 
 def test_of_folder_names_a_folder_that_cannot_be_listed(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from array import array
 from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path
+from types import GetSetDescriptorType
 from typing import Any
 
 import bm25s
@@ -19,6 +20,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from commands import SCHEMAS
 from crossgate import InputError, Policy, Profile, _core
 from crossgate._core import Blend, Combine
 from crossgate._sources.projects import DEPENDENCIES, NAMES, SUFFIXES
@@ -564,6 +566,17 @@ def test_profile_page_names_every_piece_of_evidence() -> None:
     page = (Path(__file__).parent.parent / "docs" / "profile.md").read_text(encoding="utf-8")
     (row,) = (line for line in page.splitlines() if line.startswith("| `evidence` |"))
     assert [name for name, _ in _core.evidence() if f"`{name}`" not in row] == []
+
+
+def test_schema_of_traces_has_the_signals_of_the_core() -> None:
+    signals = {
+        name: field.__doc__
+        for name, field in vars(_core.Signals).items()
+        if isinstance(field, GetSetDescriptorType)
+    }
+    described = SCHEMAS["trace"]["$defs"]["signals"]
+    assert set(described["properties"]) == set(described["required"]) == set(signals)
+    assert all(signals.values())
 
 
 def test_files_and_dependencies_name_technologies_that_heads_are_searched_for() -> None:

@@ -21,7 +21,7 @@ from notebooks import printed, read, stored
 from website import exported
 
 from crossgate._cli import COMMANDS
-from crossgate._reranking.registry import tier_table
+from crossgate._reranking.registry import TIERS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
@@ -240,6 +240,25 @@ def test_profile_page_lists_every_setting() -> None:
                     or f"`{short}`" in section
                     or (f"`{name}." in section or f"`.{short}`" in section)
                 ), name
+
+
+def tier_table() -> str:
+    """Return the tiers as a Markdown table."""
+    lines = ["| reranker | method | cost of 20 documents | sends to | needs |"]
+    lines.append("| --- | --- | --- | --- | --- |")
+    for tier in TIERS:
+        needs = [f'`pip install "crossgate[{tier.extra}]"`'] if tier.extra else []
+        if tier.variables:
+            needs.append(" or ".join(f"`{name}`" for name in tier.variables))
+        cells = (
+            f"`{tier.name}`",
+            tier.method,
+            tier.cost,
+            tier.sends,
+            ", ".join(needs) or "nothing",
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def test_rerankers_page_has_the_table_of_the_registry() -> None:

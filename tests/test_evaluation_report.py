@@ -839,6 +839,7 @@ def test_page_is_complete_loads_nothing_and_escapes_text() -> None:
     # both probabilities, and the reliability diagrams of both.
     assert markup.count("<svg") == 10
     assert "stage 2 was skipped" in page.text
+    assert 'title="The best cosine; none if no candidate has a cosine."' in markup
     # The only script is that of the table, and it contains no text of a query.
     assert markup.count("<script") == 1
     assert f"<script>{SCRIPT}</script>" in markup

@@ -30,7 +30,7 @@ from crossgate._agents.hook.formats import (
     AGENTS,
     PROMPT_CHARS,
     UnreadableCall,
-    read_prompt,
+    read_hook_prompt,
 )
 from crossgate._agents.hook.injection import SHORTLIST_CHARS, Pick, context_of, shortlist_of
 from crossgate._agents.hook.options import HookOptions
@@ -649,7 +649,7 @@ def test_a_profile_without_a_gate_logs_both_stages(
     del values["winner"], values["answer"]["rerank_threshold"]
     profile.write_text(json.dumps(values), encoding="utf-8")
     monkeypatch.setenv("CROSSGATE_LOG", str(log))
-    prompt = read_prompt(AGENTS["claude"], made.call())
+    prompt = read_hook_prompt(AGENTS["claude"], made.call())
     options = HookOptions(
         index=str(next(made.hooks.glob("*.cgx"))), profile=str(profile), budget_ms=60_000
     )
@@ -1279,7 +1279,7 @@ def test_many_prompts_with_faults_between_them(home: Home, tmp_path: Path) -> No
 @given(st.binary(max_size=200) | st.text(max_size=80).map(lambda text: text.encode()))
 def test_any_bytes_are_parsed_or_refused(data: bytes) -> None:
     with suppress(UnreadableCall):
-        read_prompt(AGENTS["claude"], data)
+        read_hook_prompt(AGENTS["claude"], data)
 
 
 _JSON = st.recursive(
@@ -1298,7 +1298,7 @@ _JSON = st.recursive(
 )
 def test_any_values_are_parsed_or_refused(values: dict[str, Any]) -> None:
     with suppress(UnreadableCall):
-        prompt = read_prompt(AGENTS["opencode"], json.dumps(values).encode())
+        prompt = read_hook_prompt(AGENTS["opencode"], json.dumps(values).encode())
         assert len(prompt.text) <= PROMPT_CHARS
         prompt.text.encode()
 
@@ -1313,7 +1313,7 @@ def test_hook_input_is_recognised(made: Home) -> None:
 def test_an_exhausted_budget_leaves_stage_1(made: Home) -> None:
     index = next(made.hooks.glob("*.cgx"))
     library = SkillLibrary(sources=("x",), folder=made.hooks)
-    prompt = read_prompt(AGENTS["claude"], made.call())
+    prompt = read_hook_prompt(AGENTS["claude"], made.call())
     options = HookOptions(index=str(index), budget_ms=400)
     now = time.monotonic()
     found = answer(AGENTS["claude"], prompt, options, library, started=now - 60, clock=lambda: now)

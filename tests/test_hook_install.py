@@ -363,16 +363,16 @@ CALL = ["x/crossgate", "hook", "claude", "--deny", "a|b;c"]
     ],
 )
 def test_the_command_is_found_in_a_shell_line(line: str, words: list[str]) -> None:
-    assert shell.split(line, "claude", windows=False) == words
+    assert shell.split_command(line, "claude", windows=False) == words
     again = shell.join(words, windows=False)
-    assert shell.split(again, "claude", windows=False) == words
+    assert shell.split_command(again, "claude", windows=False) == words
 
 
 def test_windows_words_are_in_double_quotes() -> None:
     words = [r"C:\Program Files\x.exe", "hook", "claude", "--index", r"C:\x.cgx", "--deny", "it's"]
     line = shell.join(words, windows=True)
     assert line == (r'"C:\Program Files\x.exe" hook claude --index "C:\x.cgx" --deny "it' + "'s\"")
-    assert shell.split(line, "claude", windows=True) == words
+    assert shell.split_command(line, "claude", windows=True) == words
 
 
 @pytest.mark.parametrize(

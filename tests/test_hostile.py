@@ -38,7 +38,7 @@ from crossgate.rerankers import (
     VoyageReranker,
     passages_of,
 )
-from crossgate.stores._store_rows import candidate
+from crossgate.stores._store_rows import candidate_of
 
 
 class Tier:
@@ -159,7 +159,7 @@ def test_plug_in_that_exits_is_a_load_error(monkeypatch: pytest.MonkeyPatch) -> 
 def test_metadata_that_json_cannot_represent_does_not_fail_a_search() -> None:
     now = datetime(2031, 3, 15, tzinfo=UTC)
     row = {"text": "red fox", "at": now, "blob": b"\0", "odd": float("nan"), "n": 3}
-    found = candidate("a", row, text="text", title=None, vector=[0.0, 0.0])
+    found = candidate_of("a", row, text="text", title=None, vector=[0.0, 0.0])
     assert found.metadata == {"at": now.isoformat(), "blob": "<bytes>", "odd": "<float>", "n": 3}
     assert found.vector is None
     assert rerank("fox", [found], reranker=None).ids == ["a"]

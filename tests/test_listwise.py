@@ -41,7 +41,7 @@ def test_windows_cover_all_places_from_the_back(
     number: int, size: int, data: st.DataObject
 ) -> None:
     step = data.draw(st.integers(1, size - 1))
-    found = listwise.windows(number, size=size, step=step)
+    found = listwise.ranking_windows(number, size=size, step=step)
     if number < 2:
         assert found == []
         return
@@ -57,7 +57,7 @@ def test_windows_cover_all_places_from_the_back(
 @given(st.permutations(range(45)))
 def test_one_pass_with_a_perfect_judge_brings_the_best_to_the_front(worth: list[int]) -> None:
     order = list(range(len(worth)))
-    for places in listwise.windows(len(order)):
+    for places in listwise.ranking_windows(len(order)):
         part = sorted(order[places.start : places.stop], key=lambda one: -worth[one])
         order[places.start : places.stop] = part
     wanted = sorted(range(len(worth)), key=lambda one: -worth[one])
@@ -67,7 +67,7 @@ def test_one_pass_with_a_perfect_judge_brings_the_best_to_the_front(worth: list[
 
 @pytest.mark.parametrize(("size", "step"), [(1, 1), (0, 0), (20, 0), (20, 20), (20, -1)])
 def test_windows_outside_of_their_limits(size: int, step: int) -> None:
-    refused("out_of_range", listwise.windows, 10, size=size, step=step)
+    refused("out_of_range", listwise.ranking_windows, 10, size=size, step=step)
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)

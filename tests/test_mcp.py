@@ -102,7 +102,10 @@ def config(folder: Path, **servers: list[str]) -> str:
 
 def raw(folder: Path, *behaviours: str) -> str:
     """Write a file of servers that misbehave; each is named after its fault."""
-    values = {item: {"command": sys.executable, "args": [str(RAW), item]} for item in behaviours}
+    values = {
+        item: {"command": sys.executable, "args": [str(RAW), item, str(folder)]}
+        for item in behaviours
+    }
     path = folder / "raw.json"
     path.write_text(json.dumps({"mcpServers": values}))
     return str(path)
@@ -168,8 +171,7 @@ def test_listings_follow_the_protocol(skills: Path, tmp_path: Path, mode: str, p
         "rerank": {"query": QUERY, "documents": ["bake bread", LIBRARY["git-history"]]},
     }
     if proxy:
-        calls = {"find": prompt, "call": {"server": "a", "tool": "weather", "arguments": {}}}
-        calls["call"]["arguments"]["city"] = "Berlin"
+        calls = {"find": prompt, "call": {"server": "junk", "tool": "weather", "arguments": {}}}
 
     async def act(asked: Any) -> None:
         assert asked.server_info.name == ("crossgate-proxy" if proxy else "crossgate")
@@ -225,7 +227,7 @@ def test_listings_follow_the_protocol(skills: Path, tmp_path: Path, mode: str, p
 
     arguments = ["-i", str(skills), "--tools", str(skills)]
     if proxy:
-        arguments = ["--proxy", config(tmp_path, a=[])]
+        arguments = ["--proxy", raw(tmp_path, "junk")]
     with_client(act, *arguments, mode=mode)
 
 
@@ -335,10 +337,8 @@ def test_malformed_lines_do_not_end_the_server(skills: Path, version: str) -> No
 def test_a_signal_ends_the_proxy_and_its_servers(
     skills: Path, tmp_path: Path, number: signal.Signals, proxy: bool
 ) -> None:
-    pid_file = tmp_path / "pid"
-    arguments = ["-i", str(skills)]
-    if proxy:
-        arguments = ["--proxy", config(tmp_path, a=["", str(pid_file)])]
+    pid_file = tmp_path / "junk.pid"
+    arguments = ["--proxy", raw(tmp_path, "junk")] if proxy else ["-i", str(skills)]
     with subprocess.Popen(
         command("mcp", *arguments),
         stdin=subprocess.PIPE,
@@ -409,7 +409,7 @@ def test_a_search_lists_tools_and_failures_consistently(
 
 def test_the_proxy_has_two_tools_and_forwards_calls(tmp_path: Path) -> None:
     value = {"x": [1, 2.5, None, "é\u2028", 2**60], "": {"y": True}}
-    pids = {name: tmp_path / f"{name}.pid" for name in ("a", "silent")}
+    pids = [tmp_path / f"{name}.pid" for name in ("a", "silent")]
 
     async def act(asked: Any) -> None:
         async def find(prompt: str) -> Any:
@@ -460,20 +460,13 @@ def test_the_proxy_has_two_tools_and_forwards_calls(tmp_path: Path) -> None:
         assert "a" in {item["server"] for item in again["unavailable"]}
         assert (await call("b", "weather", {"city": "Berlin"})).content[0].text == "rain in Berlin"
 
-    path = Path(
-        config(
-            tmp_path,
-            a=["", str(pids["a"])],
-            b=[],
-            dead=["dead"],
-            silent=["silent", str(pids["silent"])],
-        )
-    )
-    values = json.loads(path.read_text())
-    values["mcpServers"]["absent"] = {"command": "/no/such/program"}
-    path.write_text(json.dumps(values))
+    made, failing = config(tmp_path, a=[str(pids[0])], b=[]), raw(tmp_path, "dead", "silent")
+    servers = [json.loads(Path(path).read_text())["mcpServers"] for path in (made, failing)]
+    path = tmp_path / "all.json"
+    absent = {"absent": {"command": "/no/such/program"}}
+    path.write_text(json.dumps({"mcpServers": {**servers[0], **servers[1], **absent}}))
     with_client(act, "--proxy", str(path))
-    assert not any(is_running(item) for item in pids.values())
+    assert not any(is_running(item) for item in pids)
 
 
 def test_descriptions_are_sanitised_but_names_and_values_are_not(tmp_path: Path) -> None:
@@ -523,11 +516,7 @@ def test_a_bad_server_does_not_delay_other_servers(tmp_path: Path) -> None:
 
 def learning(folder: Path) -> str:
     """Write a file of a server that learns a tool, and of one that can always tell the weather."""
-    path = Path(raw(folder, "learns", "junk"))
-    values = json.loads(path.read_text())
-    values["mcpServers"]["learns"]["args"].append(str(folder))
-    path.write_text(json.dumps(values))
-    return str(path)
+    return raw(folder, "learns", "junk")
 
 
 def test_a_silent_server_does_not_delay_a_search(
@@ -602,18 +591,19 @@ def test_an_answer_too_deep_to_repair_fails_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("proxy", [False, True])
-@pytest.mark.parametrize("prompt", ["half \\ud83d of a pair", "[" * 300])
 def test_a_request_that_cannot_be_parsed_gets_an_error_with_its_id(
-    skills: Path, tmp_path: Path, prompt: str, proxy: bool
+    skills: Path, tmp_path: Path, proxy: bool
 ) -> None:
-    value = prompt + "]" * 300 if prompt[0] == "[" else f'"{prompt}"'
-    arguments = f'{{"prompt": {value}}}'
     tool = "find" if proxy else "find_skill"
+    call = '{"jsonrpc": "2.0", "id": %d, "method": "tools/call", "params": {"name": "%s", %s}}'
+    prompts = {6: '"half \\ud83d of a pair"', 7: "[" * 300 + "]" * 300}
     lines = [
         *HANDSHAKE,
         '{"jsonrpc": "2.0", "id": "a\\ud800", "method": "tools/list"}',
-        f'{{"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {{"name": "{tool}", '
-        f'"arguments": {arguments}}}}}',
+        *(
+            call % (id, tool, f'"arguments": {{"prompt": {prompt}}}')
+            for id, prompt in prompts.items()
+        ),
         '{"jsonrpc": "2.0", "id": 8, "method": "tools/list"}',
     ]
     start = ["--proxy", raw(tmp_path, "junk")] if proxy else ["-i", str(skills)]
@@ -625,13 +615,13 @@ def test_a_request_that_cannot_be_parsed_gets_an_error_with_its_id(
         process.stdin.write("\n".join(lines) + "\n")
         process.stdin.flush()
         answers: dict[Any, Any] = {}
-        while 8 not in answers or 7 not in answers:
+        while not {6, 7, 8} <= set(answers):
             answer = json.loads(process.stdout.readline())
             answers[answer.get("id")] = answer
         process.stdin.close()
         assert process.wait(timeout=30) == 0
-    assert answers[7]["error"]["message"].startswith("invalid_text")
-    assert answers["a?"]["error"]["message"].startswith("invalid_text")
+    for id in (6, 7, "a?"):
+        assert answers[id]["error"]["message"].startswith("invalid_text")
     assert "tools" in answers[8]["result"]
 
 
@@ -727,7 +717,7 @@ def test_an_invalid_server_file_is_refused(tmp_path: Path, text: str | None, cod
 
 def test_tools_of_servers_are_indexed_and_processes_end(tmp_path: Path) -> None:
     pid_file, output = tmp_path / "pid", tmp_path / "tools.cgx"
-    first = shlex.join([sys.executable, str(SERVER), "first", "", str(pid_file)])
+    first = shlex.join([sys.executable, str(SERVER), "first", str(pid_file)])
     second = shlex.join([sys.executable, str(SERVER), "second"])
     done = subprocess.run(
         command("index", "--mcp", first, "--mcp", second, "--embedder", "none", "-o", str(output)),
@@ -746,24 +736,22 @@ def test_tools_of_servers_are_indexed_and_processes_end(tmp_path: Path) -> None:
 def test_junk_of_a_server_is_skipped_and_sanitised(tmp_path: Path) -> None:
     output = tmp_path / "tools.cgx"
 
-    def index(behaviour: str) -> subprocess.CompletedProcess[str]:
-        line = shlex.join([sys.executable, str(RAW), behaviour])
+    def index(*behaviours: str) -> subprocess.CompletedProcess[str]:
+        lines = [shlex.join([sys.executable, str(RAW), item]) for item in behaviours]
+        servers = [word for line in lines for word in ("--mcp", line)]
         return subprocess.run(
-            command("index", "--mcp", line, "--embedder", "none", "-o", str(output)),
+            command("index", *servers, "--embedder", "none", "-o", str(output)),
             capture_output=True,
             text=True,
             check=False,
             timeout=60,
         )
 
-    done = index("junk")
+    done = index("junk", "hostile")
     assert (done.returncode, "Traceback" in done.stderr) == (0, False)
-    assert Index.open(output).ids == ["weather"]
-    done = index("hostile")
-    assert done.returncode == 0
     assert "'weather'" in done.stderr  # the second one of this name
     assert not any(item in done.stderr + done.stdout for item in "\x1b\u200b\U000e0041")
-    assert {"weather", "talker", "long"} < set(Index.open(output).ids)
+    assert {"weather", "weather (raw hostile)", "talker", "long"} < set(Index.open(output).ids)
     done = index("endless")
     assert done.returncode == 2
     assert "1,000 pages" in done.stderr
@@ -803,15 +791,17 @@ def test_a_skill_resource_is_sanitised(tmp_path: Path) -> None:
 def test_a_failing_server_is_named(tmp_path: Path) -> None:
     from crossgate._agents.mcp.listing import list_tools
 
-    pid_file = tmp_path / "pid"
-    silent = shlex.join([sys.executable, str(SERVER), "x", "silent", str(pid_file)])
+    def started(behaviour: str) -> str:
+        return shlex.join([sys.executable, str(RAW), behaviour, str(tmp_path)])
+
     for line, seconds, reason in (
-        (silent, 5, "did not answer within 5 s"),
-        (shlex.join([sys.executable, str(SERVER), "x", "dead"]), 60, "failed"),
+        (started("silent"), 2, "did not answer within 2 s"),
+        (started("dead"), 60, "failed"),
         ("/no/such/program --really", 60, "failed"),
     ):
         with pytest.raises(SourceError, match=reason) as caught:
             list_tools(line, seconds=seconds)
         assert caught.value.code == "server_failed"
         assert line.split()[0] in str(caught.value)
+    pid_file = tmp_path / "silent.pid"
     assert not (pid_file.exists() and is_running(pid_file))

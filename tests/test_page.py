@@ -53,7 +53,7 @@ def decided(page: Page, served: Served, prompt: str = PROMPT, **sizes: Any) -> N
 
 
 def test_page_allows_only_its_own_script_and_style(served: Served) -> None:
-    reply = httpx2.get(f"{served.url}/", trust_env=False, timeout=60)
+    reply = httpx2.get(f"{served.url}/", trust_env=False, verify=False, timeout=60)
     assert reply.status_code == 200
     policy = reply.headers["content-security-policy"]
     assert policy.startswith("default-src 'none'; script-src 'sha256-")
@@ -66,8 +66,10 @@ def test_page_allows_only_its_own_script_and_style(served: Served) -> None:
 
 def test_page_needs_no_key_and_its_requests_do() -> None:
     with serving("--port", "0", key=KEY) as running:
-        opened = httpx2.get(f"{running.url}/", trust_env=False, timeout=60)
-        asked = httpx2.post(f"{running.url}/route", json={"query": "x"}, trust_env=False)
+        opened = httpx2.get(f"{running.url}/", trust_env=False, verify=False, timeout=60)
+        asked = httpx2.post(
+            f"{running.url}/route", json={"query": "x"}, trust_env=False, verify=False
+        )
     assert (opened.status_code, asked.status_code) == (200, 401)
 
 
@@ -199,6 +201,7 @@ def test_judgement_from_a_form_of_another_site_is_refused(served: Served) -> Non
         content=body.encode(),
         headers={"content-type": "text/plain"},
         trust_env=False,
+        verify=False,
     )
     assert 400 <= reply.status_code < 500
 

@@ -403,14 +403,16 @@ def test_bad_input(search: Search, code: str, options: dict[str, Any]) -> None:
     ],
 )
 def test_a_row_without_text(row: dict[str, Any], told: str) -> None:
-    call = common.candidate
+    call = common.candidate_of
     assert told in refused("malformed_candidate", call, "a", row, text="text", title=None)
 
 
 def test_zero_vector_has_no_cosine() -> None:
-    made = common.candidate(7, {"text": "b"}, text="text", title=None, cosine=math.nan)
+    made = common.candidate_of(7, {"text": "b"}, text="text", title=None, cosine=math.nan)
     assert (made.id, made.cosine) == ("7", None)
-    assert common.candidate(7, {"text": "b"}, text="text", title=None, cosine=1.0000002).cosine == 1
+    assert (
+        common.candidate_of(7, {"text": "b"}, text="text", title=None, cosine=1.0000002).cosine == 1
+    )
 
 
 def test_a_vector_of_another_width_is_the_engines_error(search: Search) -> None:

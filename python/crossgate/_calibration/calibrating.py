@@ -34,7 +34,7 @@ from crossgate._evaluation.measures.statistics import (
     mean,
     means,
 )
-from crossgate._evaluation.runs.modes import decide, reblended
+from crossgate._evaluation.runs.modes import decide_all, reblended
 from crossgate._evaluation.runs.runs import MODES, Run, RunHeader, StoredQuery
 from crossgate._support.checks import check_number, check_shortlist
 from crossgate._support.errors import CalibrationError, InputError, SourceError
@@ -254,9 +254,8 @@ def _fell(report: Sequence[StoredQuery], profile: Profile, before: Profile, seed
 
     def recalls(used: Profile) -> NDArray[np.float64]:
         queries = [reblended(query, used) for query in report]
-        values = [
-            measure_answer(query, decide(query, used, "gated"))["recall@1"] for query in queries
-        ]
+        answers = zip(queries, decide_all(queries, used, "gated"), strict=True)
+        values = [measure_answer(query, answer)["recall@1"] for query, answer in answers]
         return np.array(values, dtype=np.float64)
 
     lost = mean((recalls(before) - recalls(profile))[:, None], seed=seed)
@@ -550,7 +549,7 @@ def _second_picks(lead: Array, right: Flags, matched: Flags) -> float:
 
 def figures_of(queries: Sequence[StoredQuery], profile: Profile, seed: int) -> Figures:
     """Decide each query in every mode with the cascade, and count."""
-    results = {mode: [decide(query, profile, mode) for query in queries] for mode in MODES}
+    results = {mode: decide_all(queries, profile, mode) for mode in MODES}
     tables = {
         mode: np.array(
             [

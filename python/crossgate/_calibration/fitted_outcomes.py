@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import crossgate._core as _core
 from crossgate._core import Profile
-from crossgate._evaluation.runs.modes import decide, without_thresholds
+from crossgate._evaluation.runs.modes import STAGES, decide_all, without_thresholds
 from crossgate._evaluation.runs.runs import StoredQuery
 
 Array = NDArray[np.float64]
@@ -113,15 +113,12 @@ class Stated:
 def stated(queries: Sequence[StoredQuery], profile: Profile) -> tuple[Stated, Stated]:
     """Return the probabilities after stage 1 and after stage 2, as the router computes them."""
     shown = without_thresholds(profile)
-    first, second = (
-        [decide(query, shown, mode) for query in queries] for mode in ("never", "always")
-    )
     return tuple(  # type: ignore[return-value]
         Stated(
             any_fits=np.array([_known(result.any_fits) for result in results]),
             confidence=np.array([_known(result.confidence) for result in results]),
         )
-        for results in (first, second)
+        for results in (decide_all(queries, shown, mode) for mode in STAGES)
     )
 
 

@@ -14,7 +14,7 @@ from crossgate._calibration.fitted_outcomes import stated
 from crossgate._calibration.relevance import fit_any_fits, fit_relevance
 from crossgate._core import MOST_CANDIDATES, Profile, Promise, Shortlist
 from crossgate._evaluation.measures.shortlists import Shortlists, measure_shortlists
-from crossgate._evaluation.runs.modes import decide, without_thresholds
+from crossgate._evaluation.runs.modes import STAGES, decide_all, without_thresholds
 from crossgate._evaluation.runs.runs import MODES, Mode, StoredQuery
 from crossgate._support.errors import CalibrationError
 from crossgate._support.wording import counted
@@ -162,23 +162,23 @@ def _promises(
 ) -> Shortlist:
     """Return the promises that queries allow, each read by a profile's weights."""
     everything = [
-        (queries, profile.replace(shortlist=_everything(least))) for queries, profile in read
+        (
+            [query for query in queries if query.relevant],
+            profile.replace(shortlist=_everything(least)),
+        )
+        for queries, profile in read
     ]
     stages = [
         _core.fit_shortlist(
             [
-                _found(query, listing, mode)
-                for queries, listing in everything
-                for query in queries
-                if query.relevant
+                _found(query, result)
+                for matched, listing in everything
+                for query, result in zip(matched, decide_all(matched, listing, mode), strict=True)
             ]
         )
-        for mode in _STAGES
+        for mode in STAGES
     ]
     return Shortlist(least=least, most=most, stage1=stages[0], stage2=stages[1])
-
-
-_STAGES: tuple[Mode, Mode] = ("never", "always")
 
 
 def _everything(least: float | None) -> Shortlist:
@@ -189,9 +189,8 @@ def _everything(least: float | None) -> Shortlist:
     )
 
 
-def _found(query: StoredQuery, listing: Profile, mode: Mode) -> Found | None:
+def _found(query: StoredQuery, result: RouteResult) -> Found | None:
     """Return rank and share of the best fitting candidate in line, or None if none is."""
-    result = decide(query, listing, mode)
     total = sum(hit.relevance or 0.0 for hit in result.hits)
     for rank, hit in enumerate(result.shortlist, start=1):
         if hit.id in query.relevant:
@@ -219,7 +218,7 @@ def _decided(
             stage2=_extended(shortlist.stage2, shortlist.most, coverage),
         )
     )
-    return {mode: [decide(query, used, mode) for query in queries] for mode in MODES}
+    return {mode: decide_all(queries, used, mode) for mode in MODES}
 
 
 def _extended(promises: Sequence[Promise], most: int, coverage: float) -> list[Promise]:

@@ -19,7 +19,7 @@ from crossgate._calibration.calibrating import (
 from crossgate._calibration.fitted_outcomes import stated
 from crossgate._calibration.halves import split
 from crossgate._core import Profile
-from crossgate._evaluation.runs.modes import decide, reblended
+from crossgate._evaluation.runs.modes import decide_all, reblended
 from crossgate._evaluation.runs.runs import Run, StoredQuery
 from crossgate._support.errors import CalibrationError
 from crossgate._support.wording import counted, noun_for
@@ -149,10 +149,9 @@ def _notes(
             "there are no queries with a match, so the cost of this threshold is unknown: a few "
             "dozen labelled prompts would show it"
         )
-    picks = [(decide(query, before, "always"), query) for query in fit]
     closest = [
         (result.any_fits or 0.0, result.hits[0].id, query.text)
-        for result, query in picks
+        for result, query in zip(decide_all(fit, before, "always"), fit, strict=True)
         if result.hits
     ]
     if least > old and closest:

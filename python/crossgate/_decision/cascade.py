@@ -104,6 +104,8 @@ class Request:
         deadline: When the query must be decided.
         telemetry: Receives events; None for no telemetry.
         started: Start of the call, by `perf_counter`.
+        traced: Whether the trace is whole. Otherwise it has only the key `asked`, and a decision
+            takes half of the time.
     """
 
     prompt: Prompt
@@ -122,6 +124,7 @@ class Request:
     telemetry: TelemetryHook | None = None
     started: float = field(default_factory=perf_counter)
     corrected: str | None = None
+    traced: bool = True
 
 
 def run(request: Request) -> RouteResult:
@@ -203,16 +206,18 @@ def _steps(request: Request) -> Generator[RerankerCall, CallOutcome, RouteResult
     decision = _core.conclude(gated, reply.pairs, reply.identity, profile, policy)
     degraded += [Degradation(code=note.code, detail=note.detail) for note in decision.notes]
     timings["total"] = milliseconds(start)
-    trace = json.loads(
-        _core.trace(profile, policy, asked, gated, reply.identity, reply.pairs, decision)
-    )
-    trace |= {
-        "query_sha256": hashlib.sha256(request.prompt.text.encode()).hexdigest(),
-        "prompt": request.prompt.to_trace(),
-        "budget_ms": request.deadline.budget_ms,
-        **({"context": dict(stage1.context)} if stage1.context else {}),
-        "asked": [list(answer) for answer in reply.asked],
-    }
+    trace: dict[str, Any] = {}
+    if request.traced:
+        trace = json.loads(
+            _core.trace(profile, policy, asked, gated, reply.identity, reply.pairs, decision)
+        )
+        trace |= {
+            "query_sha256": hashlib.sha256(request.prompt.text.encode()).hexdigest(),
+            "prompt": request.prompt.to_trace(),
+            "budget_ms": request.deadline.budget_ms,
+            **({"context": dict(stage1.context)} if stage1.context else {}),
+        }
+    trace["asked"] = [list(answer) for answer in reply.asked]
     hits = _hits(gated, decision, reply, stage1, chosen)
     by_id = {hit.id: hit for hit in hits}
     found_warnings += [

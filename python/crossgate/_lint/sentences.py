@@ -93,7 +93,7 @@ def own_sentences(documents: Iterable[Document], words: LibraryTerms) -> list[Se
     ]
 
 
-def split(text: str) -> Iterator[tuple[int, int]]:
+def split_sentences(text: str) -> Iterator[tuple[int, int]]:
     """Yield start and end of each sentence of a text, without surrounding white space."""
     start = 0
     for end in [*(match.end() for match in _END.finditer(text)), len(text)]:
@@ -124,7 +124,7 @@ def _of_one(document: Document, words: LibraryTerms, names: DocumentNames) -> li
 def _head(document: Document) -> Iterator[Sentence]:
     """Yield the sentences of the description, and the phrases that it quotes."""
     text = document.text
-    for start, end in split(text):
+    for start, end in split_sentences(text):
         sentence = text[start:end]
         if excludes(sentence):
             continue

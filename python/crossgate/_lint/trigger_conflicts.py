@@ -11,7 +11,7 @@ from typing import Literal
 from crossgate._lint.findings import Evidence, Finding, cut
 from crossgate._lint.inputs import LintedLibrary
 from crossgate._lint.names import DocumentNames
-from crossgate._lint.sentences import split
+from crossgate._lint.sentences import split_sentences
 from crossgate._values.results import Document
 
 SAME = 0.6
@@ -87,7 +87,7 @@ def _uses_and_exclusions(
 ) -> tuple[list[_Part], list[_Part]]:
     used: list[_Part] = []
     excluded: list[_Part] = []
-    for start, end in split(document.text):
+    for start, end in split_sentences(document.text):
         sentence = document.text[start:end]
         without = EXCLUDES.search(sentence)
         stop = start + without.start() if without else end

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from crossgate._lint.findings import Finding, cut
 from crossgate._lint.inputs import LintedLibrary
-from crossgate._lint.sentences import split
+from crossgate._lint.sentences import split_sentences
 from crossgate._lint.trigger_conflicts import EXCLUDES
 
 
@@ -19,7 +19,7 @@ def unread_exclusions(library: LintedLibrary) -> Iterator[Finding]:
         if not document.body:
             continue
         searched = " ".join(document.content.split())
-        for start, end in split(document.text):
+        for start, end in split_sentences(document.text):
             exclusion = EXCLUDES.search(document.text, start, end)
             excluded = " ".join(document.text[exclusion.end() : end].split()) if exclusion else ""
             if excluded and excluded in searched:

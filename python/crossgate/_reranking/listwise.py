@@ -38,7 +38,7 @@ _BARE = re.compile(r"\d+(?:[\s>,;=|]+\d+)*", re.ASCII)
 _THINKING = re.compile(r"\A.*</think>", re.DOTALL)
 
 
-def windows(number: int, *, size: int = WINDOW, step: int = STEP) -> list[range]:
+def ranking_windows(number: int, *, size: int = WINDOW, step: int = STEP) -> list[range]:
     """Return the windows of positions to rank, last window first; none for one document.
 
     Each window begins `step` positions before the previous one, so that the best documents of a

@@ -70,7 +70,7 @@ class LLMReranker(RemoteReranker):
         parameters: Mapping[str, object] | None = None,
         **options: Any,
     ) -> None:
-        listwise.windows(1, size=window, step=step)
+        listwise.ranking_windows(1, size=window, step=step)
         check_count("document_characters", document_characters)
         check_text("the model", model)
         if parameters is not None:
@@ -161,7 +161,7 @@ class LLMTransport:
             ModelError: `dependency_missing` without openai.
         """
         order = list(range(len(documents)))
-        for places in listwise.windows(len(order), size=self._window, step=self._step):
+        for places in listwise.ranking_windows(len(order), size=self._window, step=self._step):
             read = order[places.start : places.stop]
             answer = await self._ask(query, [documents[position] for position in read], timeout)
             try:

@@ -180,22 +180,3 @@ TIERS: tuple[Tier, ...] = (
     ),
 )
 """All kinds of rerankers, best first for most uses."""
-
-
-def tier_table() -> str:
-    """Return the tiers as a Markdown table."""
-    lines = ["| reranker | method | cost of 20 documents | sends to | needs |"]
-    lines.append("| --- | --- | --- | --- | --- |")
-    for tier in TIERS:
-        needs = [f'`pip install "crossgate[{tier.extra}]"`'] if tier.extra else []
-        if tier.variables:
-            needs.append(" or ".join(f"`{name}`" for name in tier.variables))
-        cells = (
-            f"`{tier.name}`",
-            tier.method,
-            tier.cost,
-            tier.sends,
-            ", ".join(needs) or "nothing",
-        )
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)

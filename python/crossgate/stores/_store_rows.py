@@ -41,7 +41,7 @@ def check_search(
         raise InputError("zero_vector", "the query's vector is empty or all zeros")
 
 
-def decide(
+def rerank_rows(
     query: str, rows: Iterable[Candidate], *, limit: int | None, options: Mapping[str, Any]
 ) -> RouteResult:
     """Call `rerank` with the candidates; duplicate ids from two channels are merged.
@@ -58,7 +58,7 @@ def decide(
     return rerank(query, by_id.values(), limit=limit, **options)
 
 
-def candidate(
+def candidate_of(
     id: object,
     row: dict[str, Any],
     *,

@@ -66,5 +66,7 @@ def search(
         if text is None:
             row[_DOCUMENT] = document
         numbers = [float(number) for number in own]
-        rows.append(common.candidate(id, row, text=text or _DOCUMENT, title=title, vector=numbers))
-    return common.decide(query, rows, limit=limit, options={"vector": asked, **options})
+        rows.append(
+            common.candidate_of(id, row, text=text or _DOCUMENT, title=title, vector=numbers)
+        )
+    return common.rerank_rows(query, rows, limit=limit, options={"vector": asked, **options})

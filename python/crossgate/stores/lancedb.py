@@ -76,9 +76,9 @@ def search(
             own = row.pop(embedding, None)
             values = {name: value for name, value in row.items() if name not in _INTERNAL}
             key = common.taken(values, id)
-            rows.append(common.candidate(key, values, text=text, title=title, vector=own))
+            rows.append(common.candidate_of(key, values, text=text, title=title, vector=own))
     given = {} if vector is None else {"vector": [float(one) for one in vector]}
-    return common.decide(query, rows, limit=limit, options={**given, **options})
+    return common.rerank_rows(query, rows, limit=limit, options={**given, **options})
 
 
 _INTERNAL = {"_distance", "_score", "_rowid", _SCORE}

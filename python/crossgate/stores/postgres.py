@@ -94,5 +94,5 @@ def search(
     found = []
     for row, similarity in cursor.execute(statement, values).fetchall():
         key = common.taken(row, id)
-        found.append(common.candidate(key, row, text=text, title=title, cosine=similarity))
-    return common.decide(query, found, limit=limit, options=options)
+        found.append(common.candidate_of(key, row, text=text, title=title, cosine=similarity))
+    return common.rerank_rows(query, found, limit=limit, options=options)

@@ -71,5 +71,5 @@ def search(
                 "malformed_candidate", f"point {point.id!r} has no vector: name one with using"
             )
         row = dict(point.payload or {})
-        rows.append(common.candidate(point.id, row, text=text, title=title, vector=own))
-    return common.decide(query, rows, limit=limit, options={"vector": asked, **options})
+        rows.append(common.candidate_of(point.id, row, text=text, title=title, vector=own))
+    return common.rerank_rows(query, rows, limit=limit, options={"vector": asked, **options})

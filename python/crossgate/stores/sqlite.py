@@ -84,7 +84,7 @@ def search(
         matching = f"SELECT rowid FROM {table} WHERE {table} MATCH :terms"  # noqa: S608
         channels.append(f"SELECT rowid FROM ({matching} ORDER BY rank LIMIT :most)")  # noqa: S608
     if not channels:
-        return common.decide(query, [], limit=limit, options=options)
+        return common.rerank_rows(query, [], limit=limit, options=options)
     # UNION would sort the channels, which sqlite-vec refuses; IN removes duplicates as well.
     rows = connection.cursor()
     rows.row_factory = None  # tuples, whatever rows the connection makes
@@ -98,8 +98,8 @@ def search(
     for cosine, *values in rows.fetchall():
         row = dict(zip(columns, values, strict=True))
         key = common.taken(row, id)
-        found.append(common.candidate(key, row, text=text, title=title, cosine=cosine))
-    return common.decide(query, found, limit=limit, options=options)
+        found.append(common.candidate_of(key, row, text=text, title=title, cosine=cosine))
+    return common.rerank_rows(query, found, limit=limit, options=options)
 
 
 def _terms(query: str) -> str:

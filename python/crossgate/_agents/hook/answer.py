@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from crossgate._agents.hook.formats import Agent, Prompt
+from crossgate._agents.hook.formats import Agent, HookPrompt
 from crossgate._agents.hook.injection import Pick, context_of, shortlist_of
 from crossgate._agents.hook.memory import Session
 from crossgate._agents.hook.options import HookOptions
@@ -70,7 +70,7 @@ class HookAnswer:
 
 def answer(
     agent: Agent,
-    prompt: Prompt,
+    prompt: HookPrompt,
     options: HookOptions,
     library: SkillLibrary,
     *,
@@ -147,7 +147,7 @@ def log_of(options: HookOptions) -> str:
 
 def _decide(
     path: Path,
-    prompt: Prompt,
+    prompt: HookPrompt,
     options: HookOptions,
     started: float,
     clock: Callable[[], float],
@@ -171,7 +171,7 @@ def _decide(
     )
 
 
-def _context(prompt: Prompt) -> Context:
+def _context(prompt: HookPrompt) -> Context:
     """Return the technologies of the project and the earlier requests of the user.
 
     A part that cannot be read is left out: the prompt alone can be decided, too.
@@ -206,7 +206,11 @@ def _log(options: HookOptions) -> TelemetryHook | None:
 
 
 def _answered(
-    agent: Agent, prompt: Prompt, options: HookOptions, library: SkillLibrary, result: RouteResult
+    agent: Agent,
+    prompt: HookPrompt,
+    options: HookOptions,
+    library: SkillLibrary,
+    result: RouteResult,
 ) -> HookAnswer:
     # A short budget is intended, and an unwritable log does not change the answer.
     broken = next((note for note in result.degraded if note.code not in _HARMLESS), None)

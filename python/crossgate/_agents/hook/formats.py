@@ -149,7 +149,7 @@ class UnreadableCall(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prompt:
+class HookPrompt:
     """One prompt, as the agent passed it to the hook.
 
     Attributes:
@@ -179,7 +179,7 @@ def prompt_digest(text: str) -> str:
     return sha256(text.strip()[:PROMPT_CHARS].encode("utf-8", "replace")).hexdigest()
 
 
-def read_prompt(agent: Agent, data: bytes) -> Prompt:
+def read_hook_prompt(agent: Agent, data: bytes) -> HookPrompt:
     """Parse the input of a hook.
 
     Raises:
@@ -198,7 +198,7 @@ def read_prompt(agent: Agent, data: bytes) -> Prompt:
         raise UnreadableCall('there is no text under "prompt"')
     text = _unicode(values["prompt"])
     folder, transcript = _text(values, "cwd"), _text(values, "transcript_path")
-    return Prompt(
+    return HookPrompt(
         text=text[:PROMPT_CHARS],
         length=len(text),
         session=_text(values, "session_id"),

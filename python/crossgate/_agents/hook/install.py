@@ -170,7 +170,7 @@ def calls_of(agent: Agent) -> dict[Path, list[str]]:
         with suppress(OSError, RuntimeError, ValueError):
             path = settings_of(agent, project=project)
             words = (
-                shell.split(settings.command_in(path, agent), agent.name)
+                shell.split_command(settings.command_in(path, agent), agent.name)
                 if agent.event
                 else _words_of_plugin(path)
             )

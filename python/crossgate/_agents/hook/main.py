@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from crossgate._agents.hook.answer import HookAnswer
-    from crossgate._agents.hook.formats import Agent, Prompt
+    from crossgate._agents.hook.formats import Agent, HookPrompt
 
 GIVE_UP_SECONDS = 8.0
 """The hook ends after this time, since the agent waits for it and a disk may hang."""
@@ -73,7 +73,7 @@ def _is_refusal(error: BaseException) -> bool:
 
 
 def _run(name: str, arguments: list[str], started: float) -> None:
-    from crossgate._agents.hook.formats import UnreadableCall, read_prompt, reply
+    from crossgate._agents.hook.formats import UnreadableCall, read_hook_prompt, reply
     from crossgate._agents.hook.options import BadHookOptions, parse
 
     if "-h" in arguments or "--help" in arguments:
@@ -85,7 +85,7 @@ def _run(name: str, arguments: list[str], started: float) -> None:
     except BadHookOptions as error:
         return _report(name, started, "failed", "bad_options", str(error))
     try:
-        prompt = read_prompt(agent, _read())
+        prompt = read_hook_prompt(agent, _read())
     except UnreadableCall as error:
         return _report(name, started, "failed", "bad_input", str(error))
 
@@ -217,7 +217,7 @@ def _write(data: bytes) -> None:
                 select.select([], [_stdout], [])
 
 
-def _log(name: str, started: float, answered: HookAnswer, prompt: Prompt) -> None:
+def _log(name: str, started: float, answered: HookAnswer, prompt: HookPrompt) -> None:
     from crossgate._agents.hook.formats import PROMPT_CHARS
 
     more: dict[str, Any] = {}

@@ -35,7 +35,7 @@ def join(words: Sequence[str], *, windows: bool = os.name == "nt") -> str:
     )
 
 
-def split(line: str, agent: str, *, windows: bool = os.name == "nt") -> list[str]:
+def split_command(line: str, agent: str, *, windows: bool = os.name == "nt") -> list[str]:
     """Return the words of the command in a line that calls an agent's hook.
 
     Assignments before the command are left out, and so is everything after an operator such as

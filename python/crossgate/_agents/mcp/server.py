@@ -29,7 +29,7 @@ from crossgate._values.results import Degradation, Hit, ResultWarning, RouteResu
 _SKILL = "skill://crossgate/"
 _READS = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
 
-Prompt = Annotated[str, Field(description="The user's request, in the user's own words.")]
+PromptText = Annotated[str, Field(description="The user's request, in the user's own words.")]
 Material = Annotated[
     list[str] | None,
     Field(description="Pasted texts that belong to the request, such as code or logs."),
@@ -180,7 +180,7 @@ def serve_stdio(made: MCPServer) -> None:
 def _offer_skills(made: MCPServer, skills: IndexHandle) -> None:
     @made.tool(annotations=_READS)
     def find_skill(
-        prompt: Prompt,
+        prompt: PromptText,
         limit: Limit = 1,
         min_confidence: Confidence = None,
         material: Material = None,
@@ -223,7 +223,7 @@ def _offer_skills(made: MCPServer, skills: IndexHandle) -> None:
 def _offer_tools(made: MCPServer, tools: IndexHandle) -> None:
     @made.tool(annotations=_READS)
     def find_tool(
-        prompt: Prompt,
+        prompt: PromptText,
         limit: Limit = 8,
         min_any_fits: AnyFits = None,
         material: Material = None,

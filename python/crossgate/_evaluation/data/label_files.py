@@ -50,7 +50,7 @@ _YES, _NO = {"true", "yes", "1"}, {"false", "no", "0"}
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class _LabelRow:
     """One row of a file, with the skill that the file names for all its rows."""
 
     path: Path
@@ -224,7 +224,7 @@ class _Ids:
         raise Unusable(f"no document has the id {written!r}{hint}")
 
 
-def _rows(path: Path, log: ProblemLog) -> Iterator[_Row]:
+def _rows(path: Path, log: ProblemLog) -> Iterator[_LabelRow]:
     """Yield the rows of a file of labels."""
     if path.suffix.lower() in (".csv", ".tsv"):
         yield from _table_rows(path)
@@ -239,17 +239,17 @@ def _rows(path: Path, log: ProblemLog) -> Iterator[_Row]:
             except Unusable as error:
                 log.add(path, line, str(error))
                 continue
-            yield _Row(path, line, values, "")
+            yield _LabelRow(path, line, values, "")
 
 
-def _table_rows(path: Path) -> Iterator[_Row]:
+def _table_rows(path: Path) -> Iterator[_LabelRow]:
     try:
         yield from _cells(path)
     except csv.Error as error:  # with strict, a quote that is never closed is an error
         raise SourceError("malformed_row", f"{path}: {error}: is a quote left open?") from error
 
 
-def _cells(path: Path) -> Iterator[_Row]:
+def _cells(path: Path) -> Iterator[_LabelRow]:
     lines = read_lines(path)
     head = lines[0][1] if lines else ""
     delimiter = max(",\t;", key=head.count)
@@ -274,10 +274,10 @@ def _cells(path: Path) -> Iterator[_Row]:
                 cell = str(values[key]).replace("|", ";")
                 values[key] = [id.strip() for id in cell.split(";") if id.strip()]
         # A cell may hold line breaks; then the line number is only approximate.
-        yield _Row(path, lines[min(number + 1, len(lines) - 1)][0], values, "")
+        yield _LabelRow(path, lines[min(number + 1, len(lines) - 1)][0], values, "")
 
 
-def _json_rows(path: Path, log: ProblemLog) -> Iterator[_Row]:
+def _json_rows(path: Path, log: ProblemLog) -> Iterator[_LabelRow]:
     text = "\n".join(line for _, line in read_lines(path))
     try:
         values = parse_json(text)
@@ -292,12 +292,12 @@ def _json_rows(path: Path, log: ProblemLog) -> Iterator[_Row]:
         raise SourceError("malformed_row", f"{path} has no list of labelled queries")
     for number, row in enumerate(values, start=1):
         if isinstance(row, dict):
-            yield _Row(path, number, row, skill)
+            yield _LabelRow(path, number, row, skill)
         else:
             log.add(path, number, "must be a JSON object")
 
 
-def _query(row: _Row, ids: _Ids) -> LabelledQuery:
+def _query(row: _LabelRow, ids: _Ids) -> LabelledQuery:
     values = row.values
     text = next((values[key] for key in _QUERY if values.get(key)), None)
     if not isinstance(text, str):
@@ -334,7 +334,7 @@ def _joined(first: LabelledQuery, second: LabelledQuery) -> LabelledQuery:
     return replace(first, relevant=relevant, wrong=wrong, kind=first.kind or second.kind)
 
 
-def _skill(row: _Row, ids: _Ids) -> str:
+def _skill(row: _LabelRow, ids: _Ids) -> str:
     """Return the skill that `should_trigger` is about."""
     named = next((row.values[key] for key in _SKILL if row.values.get(key)), row.skill)
     if isinstance(named, str) and named:

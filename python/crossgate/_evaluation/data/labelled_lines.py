@@ -27,7 +27,7 @@ from crossgate._values.results import Document
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class _QueryRow:
     line: int
     split: str | None
     query: LabelledQuery
@@ -47,14 +47,14 @@ def read_labelled_lines(path: Path, split: str | None, log: ProblemLog) -> Datas
             or `malformed_row` if the log is strict.
     """
     documents: dict[str, Document] = {}
-    rows: dict[str, _Row] = {}
+    rows: dict[str, _QueryRow] = {}
     for line, text in read_lines(path):
         unnamed = f"{path.stem}:{line}"
         try:
             value = parse_json(text)
             if isinstance(value, dict) and "query" in value:
                 query = _query(value, unnamed)
-                _add(rows, query.id, _Row(line, _text(value, "split") or None, query))
+                _add(rows, query.id, _QueryRow(line, _text(value, "split") or None, query))
             else:
                 document = document_from(value, unnamed)
                 _add(documents, document.id, document)

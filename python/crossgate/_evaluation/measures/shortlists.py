@@ -118,14 +118,14 @@ class CoveragePoint:
 def coverage_curve(
     queries: Sequence[StoredQuery],
     profile: Profile,
-    decided: Callable[[StoredQuery, Profile], RouteResult],
+    decide_all: Callable[[Sequence[StoredQuery], Profile], Sequence[RouteResult]],
 ) -> tuple[CoveragePoint, ...]:
     """Return coverage against size, as the promised coverage varies.
 
     Args:
         queries: The stored queries.
         profile: The profile.
-        decided: Decides a query by a profile.
+        decide_all: Decides queries by a profile.
 
     Returns:
         Points from the lowest coverage to the highest; none without a promise, or without a query
@@ -138,7 +138,7 @@ def coverage_curve(
     points = []
     for promised in sorted({*CURVE, fitted.coverage}):
         used = profile.replace(shortlist=fitted.replace(coverage=promised))
-        results = [decided(query, used) for query in matched]
+        results = decide_all(matched, used)
         listed = [
             any(hit.id in query.relevant for hit in result.shortlist)
             for query, result in zip(matched, results, strict=True)

@@ -30,7 +30,7 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Example:
+class WorstAnswer:
     """A query that was answered wrongly.
 
     Attributes:
@@ -54,7 +54,7 @@ def missed(
     queries: Sequence[StoredQuery],
     results: Sequence[RouteResult],
     always: Sequence[RouteResult] | None,
-) -> tuple[Example, ...]:
+) -> tuple[WorstAnswer, ...]:
     """Return queries whose first pick does not fit, those with the lowest ranked answer first."""
     examples = []
     for position, (query, result) in enumerate(zip(queries, results, strict=True)):
@@ -68,7 +68,7 @@ def missed(
 
 def picked_for_nothing(
     queries: Sequence[StoredQuery], results: Sequence[RouteResult]
-) -> tuple[Example, ...]:
+) -> tuple[WorstAnswer, ...]:
     """Return no-match queries with a pick, by descending logit or blend."""
     picks = []
     for query, result in zip(queries, results, strict=True):
@@ -80,7 +80,7 @@ def picked_for_nothing(
     return tuple(_example(query, result, "") for _, query, result in picks[:SHOWN])
 
 
-def _example(query: StoredQuery, result: RouteResult, lost: str) -> Example:
+def _example(query: StoredQuery, result: RouteResult, lost: str) -> WorstAnswer:
     ranks = {hit.id: rank for rank, hit in enumerate(result.hits, start=1)}
 
     def show(id: str) -> Shown:
@@ -92,7 +92,7 @@ def _example(query: StoredQuery, result: RouteResult, lost: str) -> Example:
             logit=None if pair is None else pair.score,
         )
 
-    return Example(
+    return WorstAnswer(
         id=query.id,
         text=query.text,
         reason=result.reason,

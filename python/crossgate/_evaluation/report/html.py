@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from html import escape
 
+from crossgate._core import Signals
 from crossgate._evaluation.measures.losses import DEPTH, PLACES
 from crossgate._evaluation.measures.per_query import Answered
 from crossgate._evaluation.measures.quality import METRICS
-from crossgate._evaluation.measures.worst_answers import Example, Shown
+from crossgate._evaluation.measures.worst_answers import Shown, WorstAnswer
 from crossgate._evaluation.report.answers import (
     LABELS,
     advice,
@@ -372,7 +373,7 @@ def _signals(report: Report) -> Iterator[str]:
         ["", "rerank?", "anything relevant?"],
         [
             [
-                explained(strength.name, _SIGNALS.get(strength.name)),
+                explained(strength.name, _meaning(strength.name)),
                 _stacked(share(strength.rerank)),
                 _stacked(share(strength.answer)),
             ]
@@ -386,24 +387,20 @@ def _signals(report: Report) -> Iterator[str]:
     yield "</div>"
 
 
-_SIGNALS = {
-    "cosine": "the best similarity of a document's vector to that of the query",
-    "cosine_margin": "how far the best cosine is ahead of the second",
-    "bm25": "the best BM25 score of a document, from the words that it shares with the query",
-    "bm25_margin": "how far the best BM25 score is ahead of the second",
-    "overlap": "words of the query in the document with the best BM25 score",
-    "blend": "the best weighted sum of cosine and BM25",
-    "margin": "how far the best blend is ahead of the second",
-    "agreement": "whether one document is best by cosine, by BM25 and by blend",
-    "needs_document": "the probability that the query needs a document at all",
+def _meaning(signal: str) -> str | None:
+    """Return the meaning of a signal, for those of the gate as the core documents it."""
+    field = getattr(Signals, signal, None)
+    return _AFTER_THE_GATE.get(signal) if field is None else " ".join(field.__doc__.split())
+
+
+_AFTER_THE_GATE = {
     "rerank_score": "the cross-encoder's score of the first document",
     "any_fits": "the profile's probability that any document fits",
     "confidence": "the profile's probability that the first document fits",
 }
-"""Explanations of the signals."""
 
 
-def _examples(title: str, examples: Sequence[Example]) -> Iterator[str]:
+def _examples(title: str, examples: Sequence[WorstAnswer]) -> Iterator[str]:
     if not examples:
         return
     yield f"<h2>{title}</h2>"

@@ -25,10 +25,10 @@ from crossgate._evaluation.measures.shortlists import (
 )
 from crossgate._evaluation.measures.signals import Histogram, SignalStrength
 from crossgate._evaluation.measures.statistics import Interval
-from crossgate._evaluation.measures.worst_answers import Example, missed, picked_for_nothing
+from crossgate._evaluation.measures.worst_answers import WorstAnswer, missed, picked_for_nothing
 from crossgate._evaluation.runs.modes import (
     check_suitable,
-    decide,
+    decide_all,
     keeps_pools,
     reblended,
     without_thresholds,
@@ -149,8 +149,8 @@ class Report:
     histograms: tuple[Histogram, ...]
     reliability: tuple[Reliability, ...]
     noise: Noise
-    missed: tuple[Example, ...]
-    picked_for_nothing: tuple[Example, ...]
+    missed: tuple[WorstAnswer, ...]
+    picked_for_nothing: tuple[WorstAnswer, ...]
     answers: tuple[Answered, ...]
     degraded: Mapping[str, int]
     per_query: Mapping[str, Mapping[str, tuple[float | None, ...]]]
@@ -221,7 +221,7 @@ def summarize(
     # The other modes need each mode that was measured, shown or not.
     present = [mode for mode in header.modes if mode != "remote" or keeps_pools(header, used)]
     results: dict[Mode, list[RouteResult]] = {
-        mode: [decide(query, used, mode, remote=header.remote, policy=chosen) for query in queries]
+        mode: decide_all(queries, used, mode, remote=header.remote, policy=chosen, traced=True)
         for mode in present
     }
     shown = tuple(mode for mode in present if mode in modes)
@@ -298,10 +298,7 @@ def summarize(
             queries,
             gated,
             {
-                mode: [
-                    decide(query, without_thresholds(used), mode, policy=chosen)
-                    for query in queries
-                ]
+                mode: decide_all(queries, without_thresholds(used), mode, policy=chosen)
                 for mode in MODES
             },
             used.answer,
@@ -313,8 +310,8 @@ def summarize(
         coverage_curve=coverage_curve(
             queries,
             used,
-            lambda query, profile: decide(
-                query, profile, reference, remote=header.remote, policy=chosen
+            lambda matched, profile: decide_all(
+                matched, profile, reference, remote=header.remote, policy=chosen
             ),
         ),
         groups=_groups(queries, {mode: values[mode] for mode in shown}, seed),
@@ -373,12 +370,11 @@ def _table(rows: Sequence[Values]) -> NDArray[np.float64]:
 def _unheld(
     queries: Sequence[StoredQuery], profile: Profile, mode: Mode, remote: str | None
 ) -> NDArray[np.float64]:
+    matched = [query for query in queries if query.relevant]
+    results = decide_all(matched, profile, mode, remote=remote, hold_back=False)
     recalls = [
-        metrics.recall(
-            decide(query, profile, mode, remote=remote, hold_back=False).ids, query.relevant, 1
-        )
-        for query in queries
-        if query.relevant
+        metrics.recall(result.ids, query.relevant, 1)
+        for query, result in zip(matched, results, strict=True)
     ]
     return np.array(recalls, dtype=np.float64)
 

@@ -46,7 +46,7 @@ _NAMED = ("query", "candidates", "relevant")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Row:
+class _CandidateRow:
     line: int
     query: str
     kind: str
@@ -135,7 +135,7 @@ def measure_candidates(
     return tuple(log.problems)
 
 
-def _rows(path: Path, log: ProblemLog) -> Iterator[_Row]:
+def _rows(path: Path, log: ProblemLog) -> Iterator[_CandidateRow]:
     for line, text in read_lines(path):
         try:
             yield _row(line, parse_json(text))
@@ -143,7 +143,7 @@ def _rows(path: Path, log: ProblemLog) -> Iterator[_Row]:
             log.add(path, line, str(error))
 
 
-def _row(line: int, values: object) -> _Row:
+def _row(line: int, values: object) -> _CandidateRow:
     if not isinstance(values, dict) or any(name not in values for name in _NAMED):
         raise Unusable(f"must be a JSON object with {', '.join(_NAMED)}")
     query, given, relevant = (values[name] for name in _NAMED)
@@ -167,10 +167,10 @@ def _row(line: int, values: object) -> _Row:
     if not isinstance(kind, str):
         raise Unusable("the kind is not text")
     labels = dict.fromkeys(relevant, 1)
-    return _Row(line=line, query=query, kind=kind, relevant=labels, candidates=candidates)
+    return _CandidateRow(line=line, query=query, kind=kind, relevant=labels, candidates=candidates)
 
 
-def _reranked(rows: Sequence[_Row], reranker: Reranker) -> Iterator[StoredQuery]:
+def _reranked(rows: Sequence[_CandidateRow], reranker: Reranker) -> Iterator[StoredQuery]:
     for row in tqdm(rows, desc="reranking", unit="", delay=0.5, leave=False, disable=None):
         # All are read, so that any pool and any gate can be fitted to the scores of stage 2.
         everything = Profile(pool=len(row.candidates))
@@ -197,7 +197,7 @@ def _reranked(rows: Sequence[_Row], reranker: Reranker) -> Iterator[StoredQuery]
         )
 
 
-def _fingerprint(rows: Sequence[_Row]) -> str:
+def _fingerprint(rows: Sequence[_CandidateRow]) -> str:
     import hashlib
     import json
 

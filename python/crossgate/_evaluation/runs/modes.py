@@ -12,8 +12,9 @@ in the gate:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import takewhile
 
 import crossgate._core as _core
@@ -27,6 +28,9 @@ from crossgate._support.errors import SourceError
 from crossgate._values.profile_files import check_models
 from crossgate._values.prompts import read_prompt
 from crossgate._values.results import Document, Passage, RouteResult
+
+STAGES: tuple[Mode, Mode] = ("never", "always")
+"""The modes that end with stage 1 and with stage 2 for every query."""
 
 
 def profile_of(mode: Mode, profile: Profile) -> Profile:
@@ -59,13 +63,30 @@ def decide(
     policy: Policy | None = None,
     hold_back: bool = True,
 ) -> RouteResult:
-    """Route a stored query, with its stored scores instead of the models.
+    """Route a stored query, with its stored scores instead of the models; see `decide_all`."""
+    (result,) = decide_all(
+        [query], profile, mode, remote=remote, policy=policy, hold_back=hold_back, traced=True
+    )
+    return result
+
+
+def decide_all(
+    queries: Iterable[StoredQuery],
+    profile: Profile,
+    mode: Mode,
+    *,
+    remote: str | None = None,
+    policy: Policy | None = None,
+    hold_back: bool = True,
+    traced: bool = False,
+) -> list[RouteResult]:
+    """Route stored queries, with their stored scores instead of the models.
 
     The cascade itself runs, so that the order of the stages is written once. All that pass are
     selected. If the profile's blend differs from the run's, it orders the candidates of the run.
 
     Args:
-        query: The query.
+        queries: The queries.
         profile: The profile to decide by.
         mode: The mode.
         remote: Identity of the remote reranker, for the mode of that name. If it did not answer,
@@ -73,37 +94,51 @@ def decide(
         policy: The policy to decide by; None for the default.
         hold_back: Whether the answer may be empty. Otherwise no threshold, floor or guardrail keeps
             a candidate from being selected.
+        traced: Whether the results have whole traces.
     """
     # Whether the profile suits the stored run was checked before, by `check_suitable`.
-    remembered = _Remembered(query.pairs, identity=profile.reranker or "stored")
-    if mode == "remote":
-        remembered = _Remembered(query.remote_pairs, identity=remote or "stored")
+    identity = (remote if mode == "remote" else profile.reranker) or "stored"
     policy = policy or Policy()
     if not hold_back:
         profile = without_thresholds(profile).replace(any_fits={}, relevance={})
         policy = Policy()
-    key = policy.source_type
+    # A profile takes longer to change than a query to decide.
+    used, applied = profile_of(mode, profile), policy_of(mode, policy)
+    results = []
+    for query in queries:
+        pairs = query.remote_pairs if mode == "remote" else query.pairs
+        reranker = None if mode == "never" else _Remembered(pairs, identity=identity)
+        results.append(
+            cascade.run(
+                Request(
+                    prompt=read_prompt(query.text),
+                    stage1=partial(_stage1, query, policy.source_type, need=hold_back),
+                    profile=used,
+                    policy=applied,
+                    rerankers=Chain(reranker),
+                    limit=None,
+                    require_overlap=hold_back,
+                    traced=traced,
+                )
+            )
+        )
+    return results
+
+
+def _stage1(query: StoredQuery, source_type: str, *, need: bool) -> Stage1:
     documents = {
         scores.id: Document(
             id=scores.id,
             text=scores.id,
-            metadata={key: query.sources[scores.id]} if scores.id in query.sources else {},
+            metadata={source_type: query.sources[scores.id]} if scores.id in query.sources else {},
         )
         for scores in query.scored
     }
-    need = query.need if hold_back else None
-    return cascade.run(
-        Request(
-            prompt=read_prompt(query.text),
-            stage1=lambda: Stage1(
-                scored=query.scored, documents=documents, need=need, compared=query.documents
-            ),
-            profile=profile_of(mode, profile),
-            policy=policy_of(mode, policy),
-            rerankers=Chain(None if mode == "never" else remembered),
-            limit=None,
-            require_overlap=hold_back,
-        )
+    return Stage1(
+        scored=query.scored,
+        documents=documents,
+        need=query.need if need else None,
+        compared=query.documents,
     )
 
 
