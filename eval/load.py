@@ -1,18 +1,25 @@
 """Measures `crossgate serve` under load with wrk: throughput, latency at 1, 8 and 64 connections.
 
-    python eval/load.py [SECONDS]    # wrk is a package of Debian and of Homebrew
+    python eval/load.py [SECONDS]    # wrk and nginx are packages of Debian and of Homebrew
+    python eval/load.py [SECONDS] --replicas 1 2 4    # servers of one thread each behind nginx
 
 `/v2/rerank` gets the questions of eval/chunks with 20 candidates each, `/route` the prompts of
-eval/skills, one after the other; the server and wrk share the machine.
+eval/skills, one after the other; the servers and wrk share the machine.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
+import os
 import re
+import socket
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -80,30 +87,99 @@ def load(url: str, bodies: Path, connections: int, seconds: int) -> dict[str, fl
     return measured
 
 
-def main() -> None:
-    """Start a server, send the requests, and print a table."""
-    seconds = int(sys.argv[1]) if len(sys.argv) > 1 else 20
-    with tempfile.TemporaryDirectory() as name:
-        files = requests(Path(name))
-        command = [f"{Path(sys.executable).parent}/crossgate", "serve", "--json", "--port", "0"]
-        command += ["--index", f"{name}/skills.cgx"]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:  # noqa: S603
-            assert server.stdout
-            said = "".join(iter(server.stdout.readline, "}\n")) + "}"
-            url = json.loads(said)["serving"]
-            print("| endpoint | connections | requests/s | median | p99 | refused | lost |")
-            print("| --- | --- | --- | --- | --- | --- | --- |")
-            for path, bodies in files.items():
-                for connections in CONNECTIONS:
-                    measured = load(url + path, bodies, connections, seconds)
-                    rate = measured["requests"] / measured["seconds"]
-                    print(
-                        f"| `{path}` | {connections} | {rate:.1f} | {measured['median']:,.0f} ms "
-                        f"| {measured['p99']:,.0f} ms | {measured['refused']} "
-                        f"| {measured['lost']} |",
-                        flush=True,
-                    )
+# The load balancer. A server on a loopback address without a key refuses foreign names of its host.
+NGINX = """
+daemon off; pid {folder}/nginx.pid; error_log stderr error; worker_processes 1;
+events {{ worker_connections 1024; }}
+http {{
+  access_log off; client_max_body_size 8m; client_body_buffer_size 1m;
+  client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy;
+  fastcgi_temp_path {folder}/fastcgi; uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi;
+  upstream crossgate {{ least_conn; {servers} keepalive 64; }}
+  server {{
+    listen 127.0.0.1:{port};
+    location / {{
+      proxy_pass http://crossgate; proxy_http_version 1.1;
+      proxy_set_header Connection ""; proxy_set_header Host 127.0.0.1;
+    }}
+  }}
+}}
+"""
+
+
+@contextmanager
+def serving(index: Path, threads: int | None) -> Iterator[str]:
+    """Start a server with this many threads, or as many as there are cores, and yield its URL."""
+    command = [f"{Path(sys.executable).parent}/crossgate", "serve", "--json", "--port", "0"]
+    command += ["--index", str(index)]
+    own = {} if threads is None else {"CROSSGATE_THREADS": str(threads)}
+    with subprocess.Popen(  # noqa: S603
+        command, stdout=subprocess.PIPE, text=True, env={**os.environ, **own}
+    ) as server:
+        assert server.stdout
+        said = "".join(iter(server.stdout.readline, "}\n")) + "}"
+        try:
+            yield json.loads(said)["serving"]
+        finally:
             server.terminate()
+
+
+@contextmanager
+def balanced(folder: Path, urls: Sequence[str]) -> Iterator[str]:
+    """Start nginx in front of servers, and yield its URL."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    servers = "".join(f"server {url.removeprefix('http://').rstrip('/')}; " for url in urls)
+    settings = folder / "nginx.conf"
+    settings.write_text(NGINX.format(folder=folder, servers=servers, port=port), encoding="utf-8")
+    with subprocess.Popen(["nginx", "-c", str(settings)]) as nginx:  # noqa: S603, S607
+        try:
+            until = time.monotonic() + 10
+            while time.monotonic() < until:
+                try:
+                    socket.create_connection(("127.0.0.1", port)).close()
+                    break
+                except ConnectionRefusedError:
+                    time.sleep(0.05)
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            nginx.terminate()
+
+
+def show(label: str, url: str, files: dict[str, Path], seconds: int) -> None:
+    """Measure every endpoint and print a row for each number of connections."""
+    for path, bodies in files.items():
+        for connections in CONNECTIONS:
+            measured = load(url + path, bodies, connections, seconds)
+            rate = measured["requests"] / measured["seconds"]
+            print(
+                f"| {label} | `{path}` | {connections} | {rate:.1f} | {measured['median']:,.0f} ms "
+                f"| {measured['p99']:,.0f} ms | {measured['refused']} | {measured['lost']} |",
+                flush=True,
+            )
+
+
+def main() -> None:
+    """Start one server, or several behind a load balancer, send the requests, and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("seconds", nargs="?", type=int, default=20)
+    parser.add_argument("--replicas", nargs="+", type=int, default=[], metavar="N")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        files = requests(folder)
+        index = folder / "skills.cgx"
+        print("| servers | endpoint | connections | requests/s | median | p99 | refused | lost |")
+        print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+        if not options.replicas:
+            with serving(index, None) as url:
+                show("1, all threads", url, files, options.seconds)
+        for count in options.replicas:
+            with ExitStack() as stack:
+                urls = [stack.enter_context(serving(index, 1)) for _ in range(count)]
+                url = stack.enter_context(balanced(folder, urls))
+                show(f"{count} behind nginx", url, files, options.seconds)
 
 
 if __name__ == "__main__":

@@ -16,8 +16,10 @@ from crossgate import CrossgateError, Index, PairScore, Passage, Policy, Profile
 from crossgate._core import Anytime, Blend, Combine, Floors, RunnerUpRule, Winner
 from crossgate._evaluation.data.datasets import read_dataset
 from crossgate._evaluation.report.summary import summarize
+from crossgate._evaluation.runs.collecting import measure_for_fit
 from crossgate._evaluation.runs.modes import decide, policy_of, profile_of, reblended
 from crossgate._evaluation.runs.runs import MODES, Mode, is_run, read_run, write_run
+from crossgate._evaluation.runs.unread import read_ahead
 from crossgate._reranking.contract import Deadline, Enough, Scores
 from small_runs import POLICY, PROFILE, SharedWords, measured
 
@@ -97,6 +99,26 @@ def test_every_candidate_has_a_logit_and_is_scored_once(tmp_path: Path) -> None:
     pairs = [(query, text) for query, texts in reranker.calls for text in texts]
     warm_up = [("warm up", "warm up")]
     assert len(pairs) == len(set(pairs)) == len(warm_up) + sum(len(q.pairs) for q in run.queries)
+
+
+def test_run_for_a_fit_reads_candidates_outside_the_pool_when_needed(tmp_path: Path) -> None:
+    dataset, reranker = read_dataset(write_beir(tmp_path / "set")), SharedWords()
+    output = tmp_path / "fit.run.jsonl"
+    run = measure_for_fit(
+        dataset, output, profile=PROFILE, embedder=WordEmbedder(), reranker=reranker
+    )
+    before = sum(len(texts) for _, texts in reranker.calls)
+    complete = measured(tmp_path, dataset, policy=Policy(), modes=["always"], repeated=0)
+    unread = 0
+    for query, whole, stored in zip(
+        run.queries, complete.queries, read_run(output).queries, strict=True
+    ):
+        assert set(stored.pairs) <= set(query.pairs) == set(whole.pairs)
+        unread += len(query.pairs) - len(stored.pairs)
+        read_ahead([query])
+        assert dict(query.pairs) == whole.pairs
+        assert query.scored == whole.scored
+    assert unread == sum(len(texts) for _, texts in reranker.calls) - before > 0
 
 
 def test_modes_are_timed_separately(tmp_path: Path) -> None:

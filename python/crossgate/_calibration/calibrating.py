@@ -36,6 +36,7 @@ from crossgate._evaluation.measures.statistics import (
 )
 from crossgate._evaluation.runs.modes import decide_all, reblended
 from crossgate._evaluation.runs.runs import MODES, Run, RunHeader, StoredQuery
+from crossgate._evaluation.runs.unread import read_ahead
 from crossgate._support.checks import check_number, check_shortlist
 from crossgate._support.errors import CalibrationError, InputError, SourceError
 from crossgate._support.wording import counted, share_of
@@ -221,6 +222,7 @@ def calibrate(
     fit, report = ([queries[position] for position in half] for half in halves)
     ranking = _fit_ranking(fit, runs[0].header)
     fit, report = ([reblended(query, ranking) for query in half] for half in (fit, report))
+    read_ahead([*fit, *report], ranking.pool)
     seen = outcomes(fit, ranking)
     _require(seen, outcomes(report, ranking))
     fit_corpora, report_corpora = ([corpora[position] for position in half] for half in halves)
@@ -239,7 +241,7 @@ def calibrate(
         profile=profile,
         fit=figures_of(fit, profile, seed),
         report=figures_of(report, profile, seed),
-        before=figures_of([reblended(query, before) for query in report], before, seed),
+        before=figures_of(_reread(report, before), before, seed),
         shortlists=listed.held_out,
         notes=(*notes, *listed.notes, *_fell(report, profile, before, seed)),
     )
@@ -249,11 +251,18 @@ def calibrate(
     )
 
 
+def _reread(queries: Sequence[StoredQuery], profile: Profile) -> list[StoredQuery]:
+    """Return queries as a profile orders their candidates, with the scores of its pool."""
+    ordered = [reblended(query, profile) for query in queries]
+    read_ahead(ordered, profile.pool)
+    return ordered
+
+
 def _fell(report: Sequence[StoredQuery], profile: Profile, before: Profile, seed: int) -> list[str]:
     """Return a note if recall@1 of the previous profile is better beyond noise."""
 
     def recalls(used: Profile) -> NDArray[np.float64]:
-        queries = [reblended(query, used) for query in report]
+        queries = _reread(report, used)
         answers = zip(queries, decide_all(queries, used, "gated"), strict=True)
         values = [measure_answer(query, answer)["recall@1"] for query, answer in answers]
         return np.array(values, dtype=np.float64)
@@ -353,7 +362,9 @@ def _key(query: StoredQuery, corpus: str) -> tuple[str, str, str]:
 
 def _fit_ranking(fit: Sequence[StoredQuery], header: RunHeader) -> Profile:
     """Return a profile with only blend, pool and combination fitted."""
-    scores = (weights.Scores.of(query, header.profile.evidence) for query in fit)
+    found = [query for query in fit if any(each.id in query.relevant for each in query.scored)]
+    read_ahead(found)
+    scores = (weights.Scores.of(query, header.profile.evidence) for query in found)
     rows = [row for row in scores if row.right.any()]
     if len(rows) < LEAST_RIGHT:
         raise TooFewLabelsError(

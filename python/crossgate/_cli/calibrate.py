@@ -157,7 +157,7 @@ def run(options: argparse.Namespace) -> int:
         written: set[Path] = set()
         labelled = LabelledOptions.of(options)
         runs = [
-            run_of(subject, labelled, ("always",), written=written, repeated=0)
+            run_of(subject, labelled, ("always",), written=written, to_fit=True, repeated=0)
             for subject in subjects
         ]
     fitted = _fitted(runs, objective, before, options, subjects)

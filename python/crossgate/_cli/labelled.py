@@ -211,6 +211,7 @@ def run_of(
     modes: Sequence[Mode],
     *,
     written: set[Path],
+    to_fit: bool = False,
     **measuring: Any,
 ) -> Run:
     """Read a stored run, or measure a dataset; with --unnamed the easiest queries are left out.
@@ -220,9 +221,12 @@ def run_of(
         options: The options of the command.
         modes: The modes to measure.
         written: The runs that the command has written so far; a new one is added.
+        to_fit: Whether the run serves a fit. Unless it is kept, candidates are then read when the
+            fit needs them.
         measuring: Further arguments of `measure`.
     """
     from crossgate._evaluation.runs.candidate_runs import is_candidates
+    from crossgate._evaluation.runs.collecting import measure_for_fit
     from crossgate.evaluation import is_run, measure, read_run
 
     if is_run(subject.path):
@@ -242,17 +246,17 @@ def run_of(
         dataset = dataset_of(subject, options)
         with runs_folder(options.runs) as folder:
             output = _unwritten(folder, f"{dataset.name}-{dataset.split}", written)
-            measure(
-                dataset,
-                output,
-                profile=options.profile,
-                embedder=options.embedder,
-                reranker=options.reranker,
-                modes=modes,
-                seed=options.seed,
-                **measuring,
-            )
-            run = read_run(output)
+            models: dict[str, Any] = {
+                "profile": options.profile,
+                "embedder": options.embedder,
+                "reranker": options.reranker,
+                "seed": options.seed,
+            }
+            if to_fit and options.runs is None:
+                run = measure_for_fit(dataset, output, **models)
+            else:
+                measure(dataset, output, modes=modes, **models, **measuring)
+                run = read_run(output)
     if not options.unnamed:
         return run
     kept = tuple(query for query in run.queries if not query.mentions_name)

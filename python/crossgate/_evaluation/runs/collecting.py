@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
@@ -20,10 +21,13 @@ from crossgate._evaluation.runs.runs import (
     ALL_MODES,
     MODES,
     Mode,
+    Run,
     RunHeader,
     StoredQuery,
+    read_run,
     write_run,
 )
+from crossgate._evaluation.runs.unread import UnreadPairs
 from crossgate._reranking.chain import load
 from crossgate._reranking.contract import NO_DEADLINE, PairScore, Reranker, passages_of
 from crossgate._reranking.cross_encoder import CrossEncoder
@@ -95,6 +99,94 @@ def measure(
         raise InputError("out_of_range", message)
     if remote is not None:
         remote.score("warm up", passages_of(["warm up"]), deadline=NO_DEADLINE)
+    measured = _measured(dataset, profile, policy, embedder, reranker, remote, modes, seed)
+    every = max(1, len(dataset.queries) // max(1, repeated)) if repeated else 0
+    write_run(output, measured.header, _route_all(measured, every, complete=True))
+
+
+def measure_for_fit(
+    dataset: Dataset,
+    output: Path,
+    *,
+    profile: Profile | str | PathLike[str] | None = None,
+    embedder: Embedder | str | None = "default",
+    reranker: Reranker | str | PathLike[str] = "default",
+    seed: int = 0,
+) -> Run:
+    """Route every query in the mode `always`, and leave further candidates to be read when needed.
+
+    A fit needs the scores of all candidates for some of the queries only. `pairs` of each query
+    reads what is missing, so the fit is the same as that of a complete run, and sooner there.
+
+    Args:
+        dataset: The dataset.
+        output: The file to write, a run that lacks the candidates outside the pools.
+        profile: As for `measure`.
+        embedder: As for `measure`.
+        reranker: As for `measure`.
+        seed: As for `measure`.
+
+    Raises:
+        InputError: If a document cannot be indexed.
+        ModelError: If a model cannot be loaded or run.
+        ProfileError: If the profile cannot be read, or was fitted for other models.
+    """
+    measured = _measured(dataset, profile, None, embedder, reranker, None, ("always",), seed)
+    write_run(output, measured.header, _route_all(measured, 0, complete=False))
+    run = read_run(output)
+    return replace(run, queries=tuple(map(measured.with_unread, run.queries)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """What is measured: a dataset, its index, the routers by mode, and the models."""
+
+    dataset: Dataset
+    index: Index
+    routers: Mapping[Mode, Router]
+    reranker: Reranker | None
+    header: RunHeader
+
+    def score(self, query: str, candidates: Sequence[_core.Scored]) -> dict[str, PairScore]:
+        """Return the reranker's scores of candidates, without those that it did not score."""
+        if self.reranker is None or not candidates:
+            return {}
+        passages = [
+            Passage(id=scores.id, text=_readable(self.index, scores)) for scores in candidates
+        ]
+        searched = read_prompt(query).searched
+        read = self.reranker.score(searched, passages, deadline=NO_DEADLINE)
+        return {
+            passage.id: pair
+            for passage, pair in zip(passages, read, strict=True)
+            if pair is not None
+        }
+
+    def with_unread(self, query: StoredQuery) -> StoredQuery:
+        """Return a query whose `pairs` reads the other candidates when they are needed.
+
+        A query of which the reranker read nothing stays without pairs, as in a complete run.
+        """
+        if not query.pairs:
+            return query
+        unread = {scores.id: scores for scores in query.scored if scores.id not in query.pairs}
+
+        def score(ids: Sequence[str]) -> Mapping[str, PairScore]:
+            return self.score(query.text, [unread[id] for id in ids])
+
+        return replace(query, pairs=UnreadPairs(query.pairs, unread, score))
+
+
+def _measured(
+    dataset: Dataset,
+    profile: Profile | str | PathLike[str] | None,
+    policy: Policy | str | PathLike[str] | None,
+    embedder: Embedder | str | None,
+    reranker: Reranker | str | PathLike[str],
+    remote: Reranker | None,
+    modes: Sequence[Mode],
+    seed: int,
+) -> _Measured:
     index = _index(dataset, embedder)
     stage2 = _load_reranker(reranker) if {"gated", "always"} & set(modes) else None
     gated = Router(index, reranker=stage2, profile=profile, policy=policy)
@@ -127,8 +219,7 @@ def measure(
         versions=describe_versions(),
         date=datetime.now(UTC).isoformat(timespec="seconds"),
     )
-    every = max(1, len(dataset.queries) // max(1, repeated))
-    write_run(output, header, _route_all(dataset, index, routers, stage2, every if repeated else 0))
+    return _Measured(dataset, index, routers, stage2, header)
 
 
 def _load_reranker(reranker: Reranker | str | PathLike[str]) -> Reranker:
@@ -152,28 +243,19 @@ def _index(dataset: Dataset, embedder: Embedder | str | None) -> Index:
         return Index.build(dataset.documents, embedder=embedder, progress=progress)
 
 
-def _route_all(
-    dataset: Dataset,
-    index: Index,
-    routers: Mapping[Mode, Router],
-    reranker: Reranker | None,
-    every: int,
-) -> Iterator[StoredQuery]:
+def _route_all(measured: _Measured, every: int, *, complete: bool) -> Iterator[StoredQuery]:
     """Route the queries in order, every `every`-th of them twice; none twice if that is 0."""
-    bar = tqdm(dataset.queries, desc="routing", unit="", delay=0.5, leave=False, disable=None)
+    queries = measured.dataset.queries
+    bar = tqdm(queries, desc="routing", unit="", delay=0.5, leave=False, disable=None)
     for position, query in enumerate(bar):
         again = bool(every) and position % every == 0
-        yield _route(query, index, routers, reranker, again=again)
+        yield _route(query, measured, again=again, complete=complete)
 
 
 def _route(
-    query: LabelledQuery,
-    index: Index,
-    routers: Mapping[Mode, Router],
-    reranker: Reranker | None,
-    *,
-    again: bool,
+    query: LabelledQuery, measured: _Measured, *, again: bool, complete: bool
 ) -> StoredQuery:
+    index, routers = measured.index, measured.routers
     searched = read_prompt(query.text).searched
     results: dict[Mode, RouteResult] = {}
     # Gated first: it must not find caches warmed by the others.
@@ -186,16 +268,9 @@ def _route(
     richest = next(results[mode] for mode in _RICHEST if mode in results)
     scored = tuple(_scored(richest))
     pairs = _pairs(results.get("always", results.get("gated")))
-    if "always" in results and reranker is not None and pairs:
-        unread = [
-            Passage(id=scores.id, text=_readable(index, scores))
-            for scores in scored
-            if scores.id not in pairs
-        ]
-        read = reranker.score(searched, unread, deadline=NO_DEADLINE) if unread else ()
-        pairs |= {
-            passage.id: pair for passage, pair in zip(unread, read, strict=True) if pair is not None
-        }
+    if complete and "always" in results and pairs:
+        unread = [scores for scores in scored if scores.id not in pairs]
+        pairs |= measured.score(query.text, unread)
     gated = results.get("gated")
     decision, repeated = None, None
     if gated is not None:

@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 
-use super::float::{LANES, attend, gelu, normalise, quantise, rescale};
+use super::float::{LANES, Levels, TOGETHER, attend, gelu, normalise, quantise, rescale};
 use super::model_file::{Constants, FLOAT, INT8};
-use super::product::{GROUP, Kernel, TILE, multiply};
+use super::product::{GROUP, Kernel, TILE, Weights, multiply};
 use crate::error::{ModelProblem, Result};
 
 /// The width of an attention head, in models of any width.
@@ -51,12 +51,21 @@ struct Norm {
 
 /// Weights of shape [inputs, outputs], with a scale for each column.
 struct Product {
-    weights: Bytes,
+    weights: Weights,
     scales: Vec<f32>,
     /// Correction of each column's sum for shifted inputs, which are rounded to levels around 128.
     offsets: Vec<i32>,
     shift: Option<f32>,
-    inputs: usize,
+}
+
+/// The states between the products of a layer. All layers use the same memory.
+#[derive(Default)]
+struct States {
+    triple: Vec<f32>,
+    attended: Vec<f32>,
+    mixed: Vec<f32>,
+    active: Vec<f32>,
+    levels: Vec<i8>,
 }
 
 impl Encoder {
@@ -103,8 +112,9 @@ impl Encoder {
     /// The mean of the last states of all tokens, scaled to length 1.
     pub(super) fn run(&self, tokens: &[u32]) -> Vec<f32> {
         let mut hidden = self.embedded(tokens);
+        let mut states = States::default();
         for layer in &self.layers {
-            hidden = layer.run(self.kernel, &hidden, self.width);
+            layer.run(self.kernel, &mut hidden, &mut states, self.width);
         }
         let mut sums = vec![0.0_f32; self.width];
         for row in hidden.chunks_exact(self.width) {
@@ -153,18 +163,18 @@ impl Layer {
         })
     }
 
-    fn run(&self, kernel: Kernel, hidden: &[f32], width: usize) -> Vec<f32> {
-        let triple = self.query_key_value.run(kernel, hidden);
-        let attended = attention(&triple, &self.attention_bias, width);
-        let mut mixed = self.mixed.run(kernel, &attended);
+    fn run(&self, kernel: Kernel, hidden: &mut Vec<f32>, states: &mut States, width: usize) {
+        let States { triple, attended, mixed, active, levels } = states;
+        self.query_key_value.run(kernel, hidden, levels, triple);
+        attention(triple, &self.attention_bias, width, attended);
+        self.mixed.run(kernel, attended, levels, mixed);
         let norm = &self.after_attention;
-        normalise(&mut mixed, hidden, &self.mixed_bias, &norm.gamma, &norm.beta);
-        let mut active = self.widened.run(kernel, &mixed);
-        gelu(&mut active, &self.widened_bias);
-        let mut output = self.narrowed.run(kernel, &active);
+        normalise(mixed, hidden, &self.mixed_bias, &norm.gamma, &norm.beta);
+        self.widened.run(kernel, mixed, levels, active);
+        gelu(active, &self.widened_bias);
+        self.narrowed.run(kernel, active, levels, hidden);
         let norm = &self.output;
-        normalise(&mut output, &mixed, &self.narrowed_bias, &norm.gamma, &norm.beta);
-        output
+        normalise(hidden, mixed, &self.narrowed_bias, &norm.gamma, &norm.beta);
     }
 }
 
@@ -183,71 +193,89 @@ impl Product {
         outputs: usize,
         shift: Option<f32>,
     ) -> Result<Self> {
-        let weights = constants.bytes(&format!("{name}.weight"), INT8, inputs * outputs)?;
+        let bytes = constants.bytes(&format!("{name}.weight"), INT8, inputs * outputs)?;
+        let weights = Weights::new(bytes, inputs, outputs);
         let mut offsets = vec![0; outputs];
         if shift.is_some() {
-            for row in weights.chunks_exact(outputs) {
+            for row in weights.rows() {
                 for (offset, weight) in offsets.iter_mut().zip(row) {
                     *offset += MIDDLE * i32::from(weight.cast_signed());
                 }
             }
         }
         let scales = constants.floats(&format!("{name}.scales"), outputs)?;
-        Ok(Self { weights, scales, offsets, shift, inputs })
+        Ok(Self { weights, scales, offsets, shift })
     }
 
-    /// The product of each row with the weights, in shape [rows, outputs].
-    fn run(&self, kernel: Kernel, rows: &[f32]) -> Vec<f32> {
-        let outputs = self.scales.len();
-        let mut levels = vec![0; rows.len()];
-        let parts = rows.chunks_exact(self.inputs).zip(levels.chunks_exact_mut(self.inputs));
-        let steps: Vec<f32> =
-            parts.map(|(row, levels)| quantise(row, self.shift, levels)).collect();
-        let sums = multiply(kernel, &levels, &self.weights, self.inputs, outputs);
-        let mut products = vec![0.0; sums.len()];
-        let levels = levels.chunks_exact(self.inputs);
-        let rows = products.chunks_exact_mut(outputs).zip(sums.chunks_exact(outputs));
-        for (((row, sums), levels), step) in rows.zip(levels).zip(steps) {
-            // `multiply` made each weight too large by MIDDLE.
-            let excess = MIDDLE * levels.iter().map(|level| i32::from(*level)).sum::<i32>();
-            rescale(sums, excess, &self.offsets, &self.scales, step, row);
-        }
-        products
+    /// Writes the product of each row with the weights, in shape [rows, outputs].
+    fn run(&self, kernel: Kernel, rows: &[f32], levels: &mut Vec<i8>, products: &mut Vec<f32>) {
+        let (inputs, outputs) = (self.weights.inputs(), self.weights.outputs());
+        levels.resize(rows.len(), 0);
+        products.resize(rows.len() / inputs * outputs, 0.0);
+        let parts = rows.chunks_exact(inputs).zip(levels.chunks_exact_mut(inputs));
+        let parts = parts.map(|(row, levels)| {
+            let Levels { step, sum } = quantise(row, self.shift, levels);
+            // `multiply` makes each weight too large by MIDDLE.
+            (step, MIDDLE * sum)
+        });
+        let steps: Vec<_> = parts.collect();
+        multiply(kernel, levels, &self.weights, |row, column, tile| {
+            let steps = steps.get(row..).expect(PRODUCT);
+            let columns = column..column + TILE;
+            let offsets = self.offsets.get(columns.clone()).expect(PRODUCT);
+            let scales = self.scales.get(columns).expect(PRODUCT);
+            let products = products.get_mut(row * outputs..).expect(PRODUCT);
+            rescale(tile, steps, offsets, scales, products, column, outputs);
+        });
     }
 }
 
 /// Attention: for each token and head, the mean of all tokens' values, weighted by the products of
 /// their keys with the token's query.
-fn attention(triple: &[f32], bias: &[f32], width: usize) -> Vec<f32> {
+fn attention(triple: &[f32], bias: &[f32], width: usize, attended: &mut Vec<f32>) {
     let tokens = triple.len() / (3 * width);
-    let columns = tokens.next_multiple_of(LANES);
-    let mut attended = vec![0.0; tokens * width];
-    let mut keys = vec![0.0; HEAD * columns];
-    let mut mixed = vec![[0.0; HEAD]; tokens];
+    attended.resize(tokens * width, 0.0);
+    let mut queries = vec![[[0.0; TOGETHER]; HEAD]; tokens.div_ceil(TOGETHER)];
+    let mut keys = vec![[[0.0; LANES]; HEAD]; tokens.div_ceil(LANES)];
+    let mut values = vec![[0.0; LANES]; tokens * (HEAD / LANES)];
     for head in (0..width).step_by(HEAD) {
-        let part = |start: usize| -> Vec<[f32; HEAD]> {
-            let bias = bias.get(start..).expect("a head starts within the width");
-            let rows =
-                triple.chunks_exact(3 * width).filter_map(|row| row.get(start..)?.first_chunk());
-            rows.map(|row: &[f32; HEAD]| {
+        let part = |start: usize| {
+            let bias = bias.get(start..).and_then(|bias| bias.first_chunk::<HEAD>());
+            let bias = bias.expect("a head ends within the width");
+            let rows = triple
+                .chunks_exact(3 * width)
+                .filter_map(move |row| row.get(start..)?.first_chunk());
+            rows.map(move |row: &[f32; HEAD]| {
                 let mut row = *row;
                 row.iter_mut().zip(bias).for_each(|(value, bias)| *value += bias);
                 row
             })
-            .collect()
         };
-        for (token, row) in part(width + head).iter().enumerate() {
-            for (keys, value) in keys.chunks_exact_mut(columns).zip(row) {
-                *keys.get_mut(token).expect("there is a column for each token") = *value;
+        place(part(head), &mut queries);
+        place(part(width + head), &mut keys);
+        for (token, row) in part(2 * width + head).enumerate() {
+            for (values, part) in values.chunks_exact_mut(tokens).zip(row.as_chunks().0) {
+                *values.get_mut(token).expect("there is a row for each token") = *part;
             }
         }
-        attend(&part(head), &keys, &part(2 * width + head), &mut mixed);
-        for (row, mixed) in attended.chunks_exact_mut(width).zip(&mixed) {
-            let part = row.get_mut(head..head + HEAD).expect("a head ends within the width");
-            part.copy_from_slice(mixed);
+        let attended = attended.get_mut(head..).expect(PRODUCT);
+        attend(&queries, &keys, &values, tokens, attended, width);
+    }
+}
+
+/// Writes rows as columns of blocks.
+fn place<const COLUMNS: usize>(
+    rows: impl Iterator<Item = [f32; HEAD]>,
+    blocks: &mut [[[f32; COLUMNS]; HEAD]],
+) {
+    for (number, row) in rows.enumerate() {
+        let block = blocks.get_mut(number / COLUMNS).expect("there is a column for each token");
+        for (columns, value) in block.iter_mut().zip(row) {
+            if let Some(column) = columns.get_mut(number % COLUMNS) {
+                *column = value;
+            }
         }
     }
-    attended
 }
 
 /// `count` floats of a table from a position on. The bytes of a file may not be aligned for floats.
@@ -255,6 +283,8 @@ fn floats(table: &Bytes, start: usize, count: usize) -> impl Iterator<Item = f32
     let bytes = table.get(4 * start..4 * (start + count)).expect(READ);
     bytes.as_chunks().0.iter().copied().map(f32::from_le_bytes)
 }
+
+const PRODUCT: &str = "a product has a row for each row of its input, and all columns";
 
 const READ: &str = "`read` checked that there is a row for each token and position";
 

@@ -10,6 +10,9 @@ use multiversion::multiversion;
 /// Partial sums; every width is a multiple of it.
 pub(super) const LANES: usize = 16;
 
+/// Queries of a block, whose attention is computed together: as many as fit the registers.
+pub(super) const TOGETHER: usize = 4;
+
 /// Added to variances, which are 0 in a row of equal numbers; the value of BERT.
 const EPSILON: f32 = 1e-12;
 
@@ -89,51 +92,116 @@ pub(super) fn normalise(rows: &mut [f32], more: &[f32], bias: &[f32], gamma: &[f
     }
 }
 
-/// Attention of one head for every token, written to `mixed`.
+/// Attention of one head for every token, written to the first WIDTH columns of `mixed`, which has
+/// rows of `width` numbers.
 ///
-/// `keys` has the shape [width, columns], where columns beyond the tokens are 0, and `values` has the
-/// shape [tokens, width].
+/// `queries` and `keys` are blocks of columns, one for each token; the rest of the last block is
+/// ignored. `values` are parts of LANES columns, with a row for each of the `tokens`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2", "aarch64+neon"))]
 pub(super) fn attend<const WIDTH: usize>(
-    queries: &[[f32; WIDTH]],
-    keys: &[f32],
-    values: &[[f32; WIDTH]],
-    mixed: &mut [[f32; WIDTH]],
+    queries: &[[[f32; TOGETHER]; WIDTH]],
+    keys: &[[[f32; LANES]; WIDTH]],
+    values: &[[f32; LANES]],
+    tokens: usize,
+    mixed: &mut [f32],
+    width: usize,
 ) {
-    let columns = values.len().next_multiple_of(LANES);
     #[expect(clippy::cast_precision_loss, reason = "a width is far below 2^24")]
     let scale = 1.0 / (WIDTH as f32).sqrt();
-    let mut weights = vec![0.0_f32; columns];
-    for (query, mixed) in queries.iter().zip(mixed) {
-        weights.fill(0.0);
-        for (query, keys) in query.iter().zip(keys.chunks_exact(columns)) {
-            for (weight, key) in weights.iter_mut().zip(keys) {
-                *weight += query * key;
+    let unused = keys.len() * LANES - tokens;
+    let mut weights = vec![[[0.0_f32; LANES]; TOGETHER]; keys.len()];
+    let mut columns = vec![[0.0_f32; TOGETHER]; keys.len() * LANES];
+    for (queries, mixed) in queries.iter().zip(mixed.chunks_mut(TOGETHER * width)) {
+        for (weights, keys) in weights.iter_mut().zip(keys) {
+            *weights = product(queries, keys);
+        }
+        hide(&mut weights, unused, f32::MIN);
+        let mut largest = [[f32::MIN; LANES]; TOGETHER];
+        for weights in &weights {
+            for (largest, weights) in largest.iter_mut().zip(weights) {
+                for (largest, weight) in largest.iter_mut().zip(weights) {
+                    *largest = largest.max(*weight);
+                }
             }
         }
-        let largest =
-            weights.iter().take(values.len()).fold(f32::MIN, |most, weight| most.max(*weight));
-        for weight in &mut weights {
-            *weight = exp((*weight - largest) * scale);
-        }
-        weights.iter_mut().skip(values.len()).for_each(|weight| *weight = 0.0);
-        let total = sum(weights.as_chunks::<LANES>().0.iter().copied());
-        let mut sums = [0.0_f32; WIDTH];
-        for (weight, values) in weights.iter().zip(values) {
-            for (sum, value) in sums.iter_mut().zip(values) {
-                *sum += weight * value;
+        let largest = largest.map(|lanes| lanes.into_iter().fold(f32::MIN, f32::max));
+        for weights in &mut weights {
+            for (weights, largest) in weights.iter_mut().zip(largest) {
+                for weight in weights {
+                    *weight = exp((*weight - largest) * scale);
+                }
             }
         }
-        *mixed = sums.map(|sum| sum / total);
+        hide(&mut weights, unused, 0.0);
+        let mut totals = [[0.0_f32; LANES]; TOGETHER];
+        for (weights, columns) in weights.iter().zip(columns.as_chunks_mut::<LANES>().0) {
+            for (query, (weights, totals)) in weights.iter().zip(&mut totals).enumerate() {
+                for (total, weight) in totals.iter_mut().zip(weights) {
+                    *total += weight;
+                }
+                for (column, weight) in columns.iter_mut().zip(weights) {
+                    if let Some(place) = column.get_mut(query) {
+                        *place = *weight;
+                    }
+                }
+            }
+        }
+        let totals = totals.map(|lanes| lanes.iter().sum::<f32>());
+        for (part, values) in values.chunks_exact(tokens).enumerate() {
+            let sums = product(&columns, values);
+            for ((row, sums), total) in mixed.chunks_mut(width).zip(sums).zip(totals) {
+                let Some(row) = row.get_mut(part * LANES..) else { continue };
+                for (value, sum) in row.iter_mut().zip(sums) {
+                    *value = sum / total;
+                }
+            }
+        }
     }
 }
 
-/// Rounds a row to levels in [-128, 127]; returns the step between two levels.
+/// The product of columns with rows; each sum is in the order of the rows.
+///
+/// The sums of each column have a name, because the compiler would add columns together otherwise,
+/// which takes five times as long.
+#[inline(always)]
+fn product(columns: &[[f32; TOGETHER]], rows: &[[f32; LANES]]) -> [[f32; LANES]; TOGETHER] {
+    let [mut a, mut b, mut c, mut d] = [[0.0; LANES]; TOGETHER];
+    for ([first, second, third, fourth], row) in columns.iter().zip(rows) {
+        let sums = a.iter_mut().zip(&mut b).zip(&mut c).zip(&mut d);
+        for ((((a, b), c), d), value) in sums.zip(row) {
+            *a += first * value;
+            *b += second * value;
+            *c += third * value;
+            *d += fourth * value;
+        }
+    }
+    [a, b, c, d]
+}
+
+/// Overwrites the last `unused` columns.
+#[inline(always)]
+fn hide(weights: &mut [[[f32; LANES]; TOGETHER]], unused: usize, value: f32) {
+    for weights in weights.last_mut().into_iter().flatten() {
+        for weight in weights.iter_mut().rev().take(unused) {
+            *weight = value;
+        }
+    }
+}
+
+/// What `quantise` returns of a row: the step between two levels, and the sum of all levels.
+pub(super) struct Levels {
+    pub(super) step: f32,
+    pub(super) sum: i32,
+}
+
+/// Rounds a row to levels in [-128, 127].
 ///
 /// The largest magnitude becomes 127. With a `shift`, which makes all values positive, the shifted
 /// values become 0 to 255, minus 128.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2", "aarch64+neon"))]
-pub(super) fn quantise(row: &[f32], shift: Option<f32>, levels: &mut [i8]) -> f32 {
+pub(super) fn quantise(row: &[f32], shift: Option<f32>, levels: &mut [i8]) -> Levels {
+    // Adding this number to a whole one leaves the whole one in the last bits of the sum.
+    const WHOLE: f32 = 12_582_912.0;
     let (offset, count, middle) = shift.map_or((0.0, 127.0, 0.0), |shift| (shift, 255.0, 128.0));
     let mut largest = [1e-9_f32; LANES];
     for part in row.as_chunks::<LANES>().0 {
@@ -144,35 +212,42 @@ pub(super) fn quantise(row: &[f32], shift: Option<f32>, levels: &mut [i8]) -> f3
     }
     let largest = largest.iter().fold(0.0_f32, |most, value| most.max(*value));
     let step = largest * (1.0 / count);
+    let mut sum = 0;
     for (level, value) in levels.iter_mut().zip(row) {
         let whole = ((value + offset) / step).round_ties_even() - middle;
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "a cast of a float saturates, as levels do"
-        )]
-        let whole = whole as i8;
+        let bits = (whole.clamp(-128.0, 127.0) + WHOLE).to_bits().cast_signed();
+        #[expect(clippy::cast_possible_truncation, reason = "a level fits the last 8 bits")]
+        let whole = bits as i8;
         *level = whole;
+        sum += i32::from(whole);
     }
-    step
+    Levels { step, sum }
 }
 
-/// Turns sums of products of levels into numbers: corrects them by `excess` and `offsets`, and
-/// multiplies by the scales of both factors.
+/// Turns sums of products of levels into numbers, and writes them to TILE columns of `rows`, which
+/// have `width` columns, from `start` on.
+///
+/// Each row has a step between two levels and an excess. The sums are corrected by the excess and by
+/// the column's offset, and multiplied by the scales of both factors.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2", "aarch64+neon"))]
-pub(super) fn rescale(
-    sums: &[i32],
-    excess: i32,
+pub(super) fn rescale<const TILE: usize>(
+    sums: &[[i32; TILE]],
+    steps: &[(f32, i32)],
     offsets: &[i32],
     scales: &[f32],
-    step: f32,
-    row: &mut [f32],
+    rows: &mut [f32],
+    start: usize,
+    width: usize,
 ) {
-    for (((value, sum), offset), scale) in row.iter_mut().zip(sums).zip(offsets).zip(scales) {
-        #[expect(
-            clippy::cast_precision_loss,
-            reason = "the model was trained with sums rounded to 24 bits"
-        )]
-        let product = (sum - excess + offset) as f32 * scale;
-        *value = product * step;
+    for ((sums, (step, excess)), row) in sums.iter().zip(steps).zip(rows.chunks_mut(width)) {
+        let Some(row) = row.get_mut(start..start + TILE) else { continue };
+        for (((value, sum), offset), scale) in row.iter_mut().zip(sums).zip(offsets).zip(scales) {
+            #[expect(
+                clippy::cast_precision_loss,
+                reason = "the model was trained with sums rounded to 24 bits"
+            )]
+            let product = (sum - excess + offset) as f32 * scale;
+            *value = product * step;
+        }
     }
 }

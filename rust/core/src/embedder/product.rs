@@ -1,5 +1,9 @@
 //! Exact matrix products of bytes: signed activations times unsigned weights.
 
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
 use multiversion::multiversion;
 
 /// Columns that are packed and multiplied together; every width is a multiple of it.
@@ -13,6 +17,62 @@ pub(super) const GROUP: usize = 4;
 
 /// The weights of a tile, of shape [inputs / GROUP, TILE, GROUP].
 type Packed = [[u8; TILE * GROUP]];
+
+/// Signed bytes of shape [inputs, outputs].
+pub(super) struct Weights {
+    bytes: Bytes,
+    inputs: usize,
+    outputs: usize,
+    /// All tiles, packed. A process that embeds one text does not need the memory, and the pages
+    /// would take it longer to get than the weights to pack; so they are made by the second product.
+    tiles: OnceLock<Vec<[u8; TILE * GROUP]>>,
+    used: AtomicBool,
+}
+
+impl Weights {
+    pub(super) fn new(bytes: Bytes, inputs: usize, outputs: usize) -> Self {
+        let (tiles, used) = (OnceLock::new(), AtomicBool::new(false));
+        Self { bytes, inputs, outputs, tiles, used }
+    }
+
+    pub(super) fn inputs(&self) -> usize {
+        self.inputs
+    }
+
+    pub(super) fn outputs(&self) -> usize {
+        self.outputs
+    }
+
+    /// The weights of each input.
+    pub(super) fn rows(&self) -> impl Iterator<Item = &[u8]> {
+        self.bytes.chunks_exact(self.outputs)
+    }
+
+    /// Calls a function with the first column and the weights of each tile.
+    #[cfg(target_arch = "x86_64")]
+    fn each_tile(&self, mut work: impl FnMut(usize, &Packed)) {
+        let groups = self.inputs / GROUP;
+        let starts = (0..self.outputs).step_by(TILE);
+        if self.used.swap(true, Ordering::Relaxed) {
+            let tiles = self.tiles.get_or_init(|| {
+                let mut tiles = vec![[0; TILE * GROUP]; groups * self.outputs / TILE];
+                for (start, tile) in starts.clone().zip(tiles.chunks_exact_mut(groups)) {
+                    pack(&self.bytes, self.outputs, start, tile);
+                }
+                tiles
+            });
+            for (start, tile) in starts.zip(tiles.chunks_exact(groups)) {
+                work(start, tile);
+            }
+        } else {
+            let mut tile = vec![[0; TILE * GROUP]; groups];
+            for start in starts {
+                pack(&self.bytes, self.outputs, start, &mut tile);
+                work(start, &tile);
+            }
+        }
+    }
+}
 
 /// An implementation of the product. Only `available` returns those that need instructions of the
 /// processor.
@@ -53,7 +113,8 @@ impl Kernel {
     }
 }
 
-/// The product of `levels` of shape [rows, inputs] and `weights` of shape [inputs, outputs].
+/// Multiplies `levels` of shape [rows, inputs] with weights, and calls `store` with each part of the
+/// product: its first row, its first column, and TILE columns of some rows.
 ///
 /// The weights are signed bytes, and 128 is added to each before it is multiplied. All kernels return
 /// the same numbers: no sum of up to 65,536 products overflows 32 bits.
@@ -64,38 +125,40 @@ impl Kernel {
 pub(super) fn multiply(
     kernel: Kernel,
     levels: &[i8],
-    weights: &[u8],
-    inputs: usize,
-    outputs: usize,
-) -> Vec<i32> {
-    let mut sums = vec![0; levels.len() / inputs * outputs];
+    weights: &Weights,
+    mut store: impl FnMut(usize, usize, &[[i32; TILE]]),
+) {
     match kernel {
         #[cfg(target_arch = "x86_64")]
-        Kernel::Vnni512 => x86::multiply_by(levels, weights, inputs, outputs, &mut sums, {
+        Kernel::Vnni512 => x86::multiply_by(levels, weights, store, {
             // SAFETY: `available` returns this kernel only if the processor has AVX-512 with VNNI.
             |levels, packed| unsafe { x86::vnni512(levels, packed) }
         }),
         #[cfg(target_arch = "x86_64")]
-        Kernel::Vnni256 => x86::multiply_by(levels, weights, inputs, outputs, &mut sums, {
+        Kernel::Vnni256 => x86::multiply_by(levels, weights, store, {
             // SAFETY: `available` returns this kernel only if the processor has AVX-VNNI.
             |levels, packed| unsafe { x86::vnni256(levels, packed) }
         }),
         #[cfg(target_arch = "x86_64")]
-        Kernel::Avx2 => x86::multiply_by(levels, weights, inputs, outputs, &mut sums, {
+        Kernel::Avx2 => x86::multiply_by(levels, weights, store, {
             // SAFETY: `available` returns this kernel only if the processor has AVX2.
             |levels, packed| unsafe { x86::avx2(levels, packed) }
         }),
         Kernel::Portable => {
-            for (levels, sums) in levels.chunks_exact(inputs).zip(sums.chunks_exact_mut(outputs)) {
-                for (level, weights) in levels.iter().zip(weights.chunks_exact(outputs)) {
-                    for (sum, weight) in sums.iter_mut().zip(weights) {
+            let mut sums = vec![[0; TILE]; weights.outputs / TILE];
+            for (row, levels) in levels.chunks_exact(weights.inputs).enumerate() {
+                sums.fill([0; TILE]);
+                for (level, weights) in levels.iter().zip(weights.rows()) {
+                    for (sum, weight) in sums.as_flattened_mut().iter_mut().zip(weights) {
                         *sum += i32::from(*level) * i32::from(*weight ^ SIGN);
                     }
+                }
+                for (tile, sums) in sums.iter().enumerate() {
+                    store(row, tile * TILE, std::slice::from_ref(sums));
                 }
             }
         }
     }
-    sums
 }
 
 /// Packs the weights of a tile: the bytes of a column that are multiplied with a group of a row
@@ -121,31 +184,25 @@ mod x86 {
     #[allow(clippy::wildcard_imports, reason = "eighteen long names of instructions")]
     use std::arch::x86_64::*;
 
-    use super::{GROUP, Packed, TILE, pack};
+    use super::{GROUP, Packed, TILE, Weights};
 
     /// Multiplies tile by tile, and in each tile blocks of as many rows as fit the registers.
     pub(super) fn multiply_by<const ROWS: usize>(
         levels: &[i8],
-        weights: &[u8],
-        inputs: usize,
-        outputs: usize,
-        sums: &mut [i32],
+        weights: &Weights,
+        mut store: impl FnMut(usize, usize, &[[i32; TILE]]),
         kernel: impl Fn(&[[i32; ROWS]], &Packed) -> [[i32; TILE]; ROWS],
     ) {
+        let inputs = weights.inputs;
         let blocks: Vec<_> =
             levels.chunks(ROWS * inputs).map(|rows| interleaved(rows, inputs)).collect();
-        let mut packed = vec![[0; TILE * GROUP]; inputs / GROUP];
-        for start in (0..outputs).step_by(TILE) {
-            pack(weights, outputs, start, &mut packed);
-            for (block, sums) in blocks.iter().zip(sums.chunks_mut(ROWS * outputs)) {
-                let found = kernel(block, &packed);
-                for (sums, found) in sums.chunks_exact_mut(outputs).zip(&found) {
-                    if let Some(tile) = sums.get_mut(start..start + TILE) {
-                        tile.copy_from_slice(found);
-                    }
-                }
+        let rows = levels.len() / inputs;
+        weights.each_tile(|start, packed| {
+            for (block, row) in blocks.iter().zip((0..rows).step_by(ROWS)) {
+                let found = kernel(block, packed);
+                store(row, start, found.get(..rows - row).unwrap_or(&found));
             }
-        }
+        });
     }
 
     /// The groups of a block's rows, of shape [inputs / GROUP, ROWS]; missing rows are zero.
@@ -285,8 +342,18 @@ mod tests {
                 }
             }
             for kernel in Kernel::available() {
-                let found = multiply(kernel, &levels, &weights, inputs, outputs);
-                prop_assert_eq!(&found, &expected, "{:?}", kernel);
+                let weights = Weights::new(weights.clone().into(), inputs, outputs);
+                // The second product keeps the packed weights, and the third uses them.
+                for _ in 0..3 {
+                    let mut found = vec![0; rows * outputs];
+                    multiply(kernel, &levels, &weights, |row, column, tile| {
+                        for (place, tile) in tile.iter().enumerate() {
+                            let start = (row + place) * outputs + column;
+                            found[start..start + TILE].copy_from_slice(tile);
+                        }
+                    });
+                    prop_assert_eq!(&found, &expected, "{:?}", kernel);
+                }
             }
         }
     }
