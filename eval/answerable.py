@@ -40,7 +40,7 @@ def labels(folder: Path, split: str) -> dict[str, set[str]]:
                 answers.add(document)
     if not (folder / "negatives").exists():
         for row in rows(folder / "queries.jsonl"):
-            if row["metadata"].get("no_match"):
+            if row.get("metadata", {}).get("no_match"):
                 found.setdefault(row["_id"], set())
     return found
 
@@ -75,7 +75,8 @@ def main() -> None:
     milliseconds: list[float] = []
     confidence: dict[bool, list[float]] = {True: [], False: []}
     for id in asked:
-        text, kind = questions[id]["text"], questions[id]["metadata"]["kind"]
+        text = questions[id]["text"]
+        kind = questions[id].get("metadata", {}).get("kind", "question")
         candidates = index.search(text, limit=CANDIDATES).candidates
         start = perf_counter()
         result = rerank(text, candidates, embed=EMBED[options.embed])

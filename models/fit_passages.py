@@ -55,12 +55,14 @@ class Read:
     Attributes:
         bm25: BM25 score among the candidates.
         signals: Rerank score, then the signals of coverage.
+        evidence: Log-odds of the evidence: dates of the question that the passage lacks.
         answers: Whether the passage answers the question.
         is_first: Whether it was ranked first.
     """
 
     bm25: float
     signals: tuple[float, ...]
+    evidence: float
     answers: bool
     is_first: bool
 
@@ -105,10 +107,12 @@ def asked(folder: Path, split: str, count: int, seed: int, hide: float) -> Itera
         candidates = [Document(id=one, text=documents[one]) for one in found[:CANDIDATES]]
         result = rerank(texts[id], candidates, profile=open_gate, embed=False)
         coverage = {row["id"]: row["coverage"] for row in result.trace["stage1"]}
+        lacks = {row["id"]: row.get("evidence", {}) for row in result.trace["stage1"]}
         yield [
             Read(
                 hit.bm25,
                 (hit.rerank_score, *(coverage[hit.id][name] for name in COVERAGE)),
+                open_gate.evidence.other_date * lacks[hit.id].get("other_date", 0.0),
                 hit.id in relevant[id],
                 rank == 0,
             )
@@ -132,7 +136,7 @@ def fit(
             cosine=np.zeros(len(read)),
             bm25=np.array([one.bm25 for one in read]),
             rerank_score=np.array([one.signals[0] for one in read]),
-            evidence=np.zeros(len(read)),
+            evidence=np.array([one.evidence for one in read]),
             right=np.array([one.answers for one in read]),
         )
         for read in questions
@@ -143,7 +147,8 @@ def fit(
     # Without BM25, which depends on the other candidates.
     signals = np.array([one.signals for one in passages])
     answers = np.array([float(one.answers) for one in passages])
-    intercept, weights = fit_logistic(signals, answers, RIDGE)
+    evidence = np.array([one.evidence for one in passages])
+    intercept, weights = fit_logistic(signals, answers, RIDGE, offset=evidence)
     names = ("rerank_score", *COVERAGE)
     model = Stage2Relevance(intercept=intercept, **dict(zip(names, weights, strict=True)))
     known = np.sort(
@@ -161,7 +166,7 @@ def probability(model: Stage2Relevance, passage: Read) -> float:
 def log_weight(model: Stage2Relevance, passage: Read) -> float:
     """Return the log-weight of a passage."""
     weights = (model.rerank_score, *(getattr(model, name) for name in COVERAGE))
-    return float(np.dot(weights, passage.signals))
+    return float(np.dot(weights, passage.signals)) + passage.evidence
 
 
 def promises(questions: list[list[Read]], model: Stage2Relevance) -> list[Promise]:
