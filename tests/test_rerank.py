@@ -300,7 +300,7 @@ DATES = ("2031-06-04", "4 June 2031", "June 4th, 2031", "4.6.2031", "the fourth 
 def test_note_of_another_date_ranks_behind_that_of_the_question(asked: str, written: str) -> None:
     notes = [
         "Meeting of 4 May 2031: the board decided to repair the jetty.",
-        f"Meeting of {written}: a new winch, and the fees stay as they are.",
+        f"Meeting of {written}: the board talked about fees, and decided to buy a winch.",
         "Meeting of 4 June 2030: the board decided to sell the old crane.",
     ]
     result = rerank(f"what did the board decide, meeting of {asked}", notes)
