@@ -3,8 +3,9 @@
     python eval/answerable.py [--split test] [--questions N] [--embed yes|no|auto]
 
 Candidates are the ten that an index of the corpus finds best by words. For each split it prints
-recall@1, and with unanswerable questions the false-positive rate, the share of the answers in first
-place that are selected, and the area under the ROC curve of the confidence.
+recall@1, how often the shortlist contains one of the candidates that answer, and with unanswerable
+questions the false-positive rate, the share of the answers in first place that are selected, and
+the area under the ROC curve of the confidence.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def labels(folder: Path, split: str) -> dict[str, set[str]]:
                 answers.add(document)
     if not (folder / "negatives").exists():
         for row in rows(folder / "queries.jsonl"):
-            if row["metadata"].get("no_match"):
+            if row.get("metadata", {}).get("no_match"):
                 found.setdefault(row["_id"], set())
     return found
 
@@ -71,11 +72,13 @@ def main() -> None:
         asked = asked[:: max(1, len(asked) // options.questions)]
     first: dict[str, list[bool]] = defaultdict(list)
     kept: list[bool] = []
+    listed: list[tuple[bool, int]] = []
     selected: list[bool] = []
     milliseconds: list[float] = []
     confidence: dict[bool, list[float]] = {True: [], False: []}
     for id in asked:
-        text, kind = questions[id]["text"], questions[id]["metadata"]["kind"]
+        text = questions[id]["text"]
+        kind = questions[id].get("metadata", {}).get("kind", "question")
         candidates = index.search(text, limit=CANDIDATES).candidates
         start = perf_counter()
         result = rerank(text, candidates, embed=EMBED[options.embed])
@@ -84,6 +87,9 @@ def main() -> None:
         if not relevant[id]:
             selected.append(bool(result))
             continue
+        if relevant[id].intersection(hit.id for hit in result.hits):
+            ids = {hit.id for hit in result.shortlist}
+            listed.append((bool(ids & relevant[id]), len(ids)))
         right = bool(result.hits) and result.hits[0].id in relevant[id]
         first[kind].append(right)
         if right:
@@ -92,11 +98,15 @@ def main() -> None:
     def share(values: list[bool]) -> float | None:
         return round(sum(values) / len(values), 3) if values else None
 
+    def mean(values: list[int]) -> float | None:
+        return round(sum(values) / len(values), 2) if values else None
+
     figures = {
         "split": options.split,
         "questions": len(asked),
         "recall@1": share([right for rights in first.values() for right in rights]),
         "by kind": {kind: [share(rights), len(rights)] for kind, rights in sorted(first.items())},
+        "shortlist": [share([found for found, _ in listed]), mean([count for _, count in listed])],
         "answers kept": share(kept),
         "false positives": share(selected),
         "auc": round(area(confidence[True], confidence[False]), 3) if selected else None,

@@ -4,7 +4,7 @@
 
 The candidates of a query are the ten best by cosine and the ten best by BM25, with the cosines of
 the bundled embedder. `rerank` gets them with its default profile, and with others that differ in
-`combine`. The output has recall@1 and nDCG@10.
+`combine`. The last line is for the texts alone. The output has recall@1 and nDCG@10.
 """
 
 from __future__ import annotations
@@ -89,6 +89,12 @@ def main() -> None:
             ]
             mark = "  taken by default" if combine == BY_COSINE else ""
             print(line(name, answers) + mark, flush=True)
+        texts = [
+            (query, [{"id": row["id"], "text": row["text"]} for row in rows])
+            for query, rows in asked
+        ]
+        alone = [(query, rerank(query.text, rows)) for query, rows in texts]
+        print(line("texts alone", alone), flush=True)
 
 
 if __name__ == "__main__":

@@ -300,6 +300,22 @@ def test_date_matches_other_formats() -> None:
     assert result.ids[0] == "1"
 
 
+DATES = ("2031-06-04", "4 June 2031", "June 4th, 2031", "4.6.2031", "the fourth of June 2031")
+
+
+@pytest.mark.parametrize("asked", [*DATES, "June 2031"])
+@pytest.mark.parametrize("written", DATES)
+def test_note_of_another_date_ranks_behind_that_of_the_question(asked: str, written: str) -> None:
+    notes = [
+        "Meeting of 4 May 2031: the board decided to repair the jetty.",
+        f"Meeting of {written}: the board talked about fees, and decided to buy a winch.",
+        "Meeting of 4 June 2030: the board decided to sell the old crane.",
+    ]
+    result = rerank(f"what did the board decide, meeting of {asked}", notes)
+    assert result.hits[0].index == 1
+    assert [hit.index for hit in result.selected if hit.index != 1] == []
+
+
 def test_long_query_is_cut_to_its_beginning_and_end() -> None:
     filler = "by the way the sea was calm and we ate fish again " * 120
     query = f"how many nodes does the staging cluster have, {filler} and thanks"

@@ -412,7 +412,7 @@ class _CandidateSearch:
         if late or self.keep_scores or self._vector is None:
             found = self._with_given_scores(found, profile, is_late=bool(late))
         if profile.relevance.stage2 is not None and not late:
-            found = self._with_coverage(found, chosen)
+            found = self._with_coverage(found, chosen, profile)
         return Stage1(
             scored=found,
             documents={document.id: document for document in self.documents},
@@ -506,7 +506,7 @@ class _CandidateSearch:
         return query, {d.id: one for d, one in zip(self.documents, made, strict=True)}, ()
 
     def _with_coverage(
-        self, scored: Sequence[_core.Scored], chosen: Mapping[str, Window]
+        self, scored: Sequence[_core.Scored], chosen: Mapping[str, Window], profile: Profile
     ) -> Sequence[_core.Scored]:
         documents = {document.id: document for document in self.documents}
         texts = {
@@ -515,7 +515,9 @@ class _CandidateSearch:
             else readable(documents[found.id], found.passage)
             for found in scored
         }
-        return _core.with_coverage(scored, self.query, texts, self._language)
+        # The scores of a retriever have an unknown scale, to which nothing can be added.
+        weights = None if self.has_scores or self.keep_scores else profile.evidence
+        return _core.with_coverage(scored, self.query, texts, self._language, weights)
 
     def _with_given_scores(
         self, scored: Sequence[_core.Scored], profile: Profile, *, is_late: bool

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::OnceLock;
 
+use crate::evidence::{Evidence, EvidenceWeights};
 use crate::facts::Facts;
 use crate::json::value;
 use crate::stage1::Scored;
@@ -24,17 +25,22 @@ value! {
     }
 }
 
-/// Adds to each candidate how much of the query its text covers.
+/// Adds to each candidate how much of the query its text covers, and as evidence the share of the
+/// query's dates that the text lacks. `weights` are those that change the blend; none keeps it.
 pub fn with_coverage(
     candidates: Vec<Scored>,
     query: &str,
     texts: &BTreeMap<String, String>,
     analyzer: Analyzer,
+    weights: Option<&EvidenceWeights>,
 ) -> Vec<Scored> {
     let question = Question::new(query, analyzer);
     let covered = |one: Scored| {
-        let coverage = texts.get(&one.id).map(|text| question.coverage(text));
-        Scored { coverage, ..one }
+        let Some(text) = texts.get(&one.id) else { return one };
+        let added = Evidence { other_date: question.missing_dates(text), ..Evidence::default() };
+        let blend = one.blend + weights.map_or(0.0, |weights| weights.in_blend(&added));
+        let evidence = Evidence { other_date: added.other_date, ..one.evidence };
+        Scored { coverage: Some(question.coverage(text)), evidence, blend, ..one }
     };
     candidates.into_iter().map(covered).collect()
 }
@@ -114,6 +120,16 @@ impl Question {
         }
     }
 
+    /// The share of the query's dates that a document lacks; 0 for a query without a date.
+    pub fn missing_dates(&self, text: &str) -> f64 {
+        let own = &self.facts.dates;
+        if own.is_empty() {
+            return 0.0;
+        }
+        let dates = Facts::of(text).date_forms();
+        own.iter().filter(|forms| forms.is_disjoint(&dates)).count() as f64 / own.len() as f64
+    }
+
     fn missing_facts(&self, text: &str, terms: &HashSet<String>) -> f64 {
         let own = &self.facts;
         let count = own.dates.len() + own.numbers.len() + own.versions.len() + self.names.len();
@@ -164,6 +180,26 @@ mod tests {
         let other = "2031-07-10, Orlen: 1,500 crates arrived.";
         assert!((coverage(query, other).facts - 2.0 / 3.0).abs() < 1e-12);
         assert_eq!(coverage("what changed in 4.2", "Version 4.2: nothing.").facts, 1.0);
+    }
+
+    #[test]
+    fn a_lacking_date_is_evidence_against_a_candidate() {
+        let scored = |id: &str| Scored { id: id.to_owned(), blend: 0.5, ..Scored::default() };
+        let texts = BTreeMap::from([
+            ("may".to_owned(), "4 May 2031: the kiln was refused.".to_owned()),
+            ("june".to_owned(), "2031-06-04: the kiln was bought.".to_owned()),
+        ]);
+        let english = Analyzer::new("english").unwrap();
+        let added = |query: &str, weights: Option<&EvidenceWeights>| {
+            let candidates = vec![scored("may"), scored("june"), scored("unread")];
+            let found = with_coverage(candidates, query, &texts, english, weights);
+            found.iter().map(|one| (one.evidence.other_date, one.blend < 0.5)).collect::<Vec<_>>()
+        };
+        let weights = EvidenceWeights::default();
+        let asked = "what was decided on 4 June 2031";
+        assert_eq!(added(asked, None), [(1.0, false), (0.0, false), (0.0, false)]);
+        assert_eq!(added(asked, Some(&weights)), [(1.0, true), (0.0, false), (0.0, false)]);
+        assert_eq!(added("what about the kiln", Some(&weights)), [(0.0, false); 3]);
     }
 
     #[test]

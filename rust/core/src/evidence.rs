@@ -76,6 +76,7 @@ evidence! {
     counterexample: -16.0, "Similarity of the query to the nearest counterexample of the document.";
     technology: 1.0, "1 if the head names a technology of the project.";
     other_technology: -1.0, "1 if the head names technologies, but none of the project.";
+    other_date: -4.0, "Share of the dates of the query that the passage lacks.";
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

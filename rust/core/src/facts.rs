@@ -44,17 +44,20 @@ impl Facts {
 
     /// The normal forms of the dates, with the parts of full ones.
     pub fn date_forms(&self) -> BTreeSet<String> {
-        let mut forms: BTreeSet<String> = self.dates.iter().flatten().cloned().collect();
-        for full in self.dates.iter().flatten().filter(|form| form.len() == FULL) {
-            forms.extend(full.get(..7).map(str::to_owned));
-            forms.extend(full.get(5..).map(str::to_owned));
-        }
-        forms
+        self.dates.iter().flatten().cloned().flat_map(with_parts).collect()
     }
 }
 
 /// Length of `2024-03-12`.
 const FULL: usize = 10;
+
+/// A date in normal form, followed by its parts `2024-03` and `03-12` if it is a full one.
+pub(crate) fn with_parts(date: String) -> Vec<String> {
+    let is_full = date.len() == FULL;
+    let parts = [date.get(..7), date.get(5..)].into_iter().flatten().filter(|_| is_full);
+    let parts: Vec<String> = parts.map(str::to_owned).collect();
+    std::iter::once(date).chain(parts).collect()
+}
 
 const MONTHS: [&str; 12] =
     ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
@@ -72,6 +75,30 @@ const MONTH_NAMES: [&str; 12] = [
     "october",
     "november",
     "december",
+];
+
+/// Ordinals of the days of a month, from the first.
+const ORDINALS: [&str; 20] = [
+    "first",
+    "second",
+    "third",
+    "fourth",
+    "fifth",
+    "sixth",
+    "seventh",
+    "eighth",
+    "ninth",
+    "tenth",
+    "eleventh",
+    "twelfth",
+    "thirteenth",
+    "fourteenth",
+    "fifteenth",
+    "sixteenth",
+    "seventeenth",
+    "eighteenth",
+    "nineteenth",
+    "twentieth",
 ];
 
 const NUMBER_WORDS: [&str; 21] = [
@@ -136,7 +163,9 @@ fn date(tokens: &[String]) -> Option<(BTreeSet<String>, usize)> {
     let only = |form: String| BTreeSet::from([form]);
     let year_at = |at: usize| tokens.get(at).and_then(|token| year(token));
     if let Some(month) = month(first) {
-        let (day, used) = day_at(tokens, 1).map_or((None, 1), |(day, used)| (Some(day), 1 + used));
+        let after = 1 + usize::from(tokens.get(1).is_some_and(|token| token == "the"));
+        let (day, used) =
+            day_at(tokens, after).map_or((None, 1), |(day, used)| (Some(day), after + used));
         return match (day, year_at(used)) {
             (Some(day), Some(year)) => {
                 Some((only(format!("{year}-{month:02}-{day:02}")), used + 1))
@@ -148,10 +177,15 @@ fn date(tokens: &[String]) -> Option<(BTreeSet<String>, usize)> {
         };
     }
     let (day, mut used) = day_at(tokens, 0)?;
-    used += usize::from(tokens.get(used).is_some_and(|token| token == "of"));
-    let month = month(tokens.get(used)?)?;
+    let has_of = tokens.get(used).is_some_and(|token| token == "of");
+    used += usize::from(has_of);
+    let name = tokens.get(used)?;
+    let month = month(name)?;
     used += 1;
+    let is_word = !first.starts_with(|letter: char| letter.is_ascii_digit());
     match year_at(used) {
+        // `the second may` and `first march` are words.
+        None if is_word && !has_of && matches!(name.as_str(), "may" | "march") => None,
         Some(year) => Some((only(format!("{year}-{month:02}-{day:02}")), used + 1)),
         None => Some((only(format!("{month:02}-{day:02}")), used)),
     }
@@ -189,11 +223,24 @@ fn year(token: &str) -> Option<&str> {
     (token.len() == 4 && (1_000..=2_999).contains(&number)).then_some(token)
 }
 
-/// The day of a month at a place, with the number of tokens that it takes: `12`, `12th`.
+/// The day of a month at a place, with the number of tokens that it takes: `12`, `12th`, `twelfth`,
+/// `twenty-first`.
 fn day_at(tokens: &[String], at: usize) -> Option<(u32, usize)> {
-    let day: u32 = tokens.get(at).filter(|token| token.len() <= 2)?.parse().ok()?;
-    let ordinal = tokens.get(at + 1).map(String::as_str);
-    let used = 1 + usize::from(matches!(ordinal, Some("st" | "nd" | "rd" | "th")));
+    let token = |place: usize| tokens.get(place).map(String::as_str);
+    let ordinal = |place| {
+        let found = ORDINALS.iter().position(|name| Some(*name) == token(place));
+        found.and_then(|position| u32::try_from(position + 1).ok())
+    };
+    let (day, used) = match token(at)? {
+        "twenty" => (20 + ordinal(at + 1).filter(|day| *day < 10)?, 2),
+        "thirty" => (30 + ordinal(at + 1).filter(|day| *day == 1)?, 2),
+        "thirtieth" => (30, 1),
+        digits if digits.len() <= 2 && digits.bytes().all(|byte| byte.is_ascii_digit()) => {
+            let is_marked = matches!(token(at + 1), Some("st" | "nd" | "rd" | "th"));
+            (digits.parse().ok()?, 1 + usize::from(is_marked))
+        }
+        _ => (ordinal(at)?, 1),
+    };
     (1..=31).contains(&day).then_some((day, used))
 }
 
@@ -259,6 +306,8 @@ mod tests {
             "July 9, 2031",
             "jul 9th 2031",
             "the 9th of July 2031",
+            "the ninth of July 2031",
+            "July the ninth 2031",
         ] {
             assert_eq!(dates(text), [["2031-07-09"]], "{text}");
         }
@@ -270,7 +319,8 @@ mod tests {
     fn parts_of_dates_have_forms_of_their_own() {
         assert_eq!(dates("in July 2031"), [["2031-07"]]);
         assert_eq!(dates("on 9 July"), [["07-09"]]);
-        assert_eq!(dates("you may march"), [[""; 0]; 0]);
+        assert_eq!(dates("on the twenty-first of May"), [["05-21"]]);
+        assert_eq!(dates("the second may walk; you may march; thirty second may"), [[""; 0]; 0]);
         let forms = Facts::of("9 July 2031").date_forms();
         assert_eq!(forms.into_iter().collect::<Vec<_>>(), ["07-09", "2031-07", "2031-07-09"]);
     }

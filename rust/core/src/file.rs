@@ -23,7 +23,7 @@ use crate::text::Analyzer;
 const MAGIC: &[u8; 8] = b"\x89CGX\r\n\x1a\n";
 
 /// Raised with every change that an older reader would misread.
-const VERSION: u32 = 7;
+const VERSION: u32 = 8;
 
 /// Bytes before the directory: magic, version, length, checksum.
 const HEADER: usize = 8 + 4 + 8 + 32;

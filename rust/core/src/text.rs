@@ -5,7 +5,7 @@ use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfkc_quick};
 use unicode_segmentation::UnicodeSegmentation;
 
 use crate::error::{Kind, Result};
-use crate::facts::Facts;
+use crate::facts::{Facts, with_parts};
 use crate::stop_words::is_stop_word;
 
 /// Bytes of the longest word that is stemmed. Longer strings are not words of a language, and a
@@ -81,23 +81,21 @@ impl Analyzer {
             }
         }
         terms.push_bigrams(&mut run);
-        terms.collected.extend(full_dates(text));
+        terms.collected.extend(dates(text));
         terms.collected
     }
 }
 
-/// Dates in the form `2024-03-12`, which matches other formats of the same date.
-fn full_dates(text: &str) -> impl Iterator<Item = String> {
+/// Dates in the form `2024-03-12`, which matches other formats of the same date, each followed by
+/// its month `2024-03` and its day `03-12`, which match a query that leaves out a part.
+fn dates(text: &str) -> impl Iterator<Item = String> {
     let may_have_one = text.bytes().filter(u8::is_ascii_digit).count() >= DATE_DIGITS;
     let facts = if may_have_one { Facts::of(text) } else { Facts::default() };
-    facts.dates.into_iter().flatten().filter(|form| form.len() == FULL_DATE)
+    facts.dates.into_iter().flatten().flat_map(with_parts)
 }
 
-/// Fewest digits of a full date: `9 July 2031`.
-const DATE_DIGITS: usize = 5;
-
-/// Length of `2024-03-12`.
-const FULL_DATE: usize = 10;
+/// Fewest digits of a date with a year: `July 2031`.
+const DATE_DIGITS: usize = 4;
 
 const BOUNDARIES: &str = "the positions are those of characters";
 
@@ -317,6 +315,18 @@ mod tests {
         let error = Analyzer::new("klingon").unwrap_err();
         assert_eq!(error.code(), "out_of_range");
         assert!(error.to_string().contains("klingon") && error.to_string().contains("english"));
+    }
+
+    #[test]
+    fn dates_of_several_formats_and_their_parts_have_common_terms() {
+        let analyzer = Analyzer::new("english").unwrap();
+        let note = analyzer.terms("2031-06-04: the kiln was bought");
+        for asked in ["4 June 2031", "June 2031", "06/04/2031", "the fourth of June, 2031"] {
+            let shared = analyzer.terms(asked);
+            assert!(shared.iter().any(|term| term.contains('-') && note.contains(term)), "{asked}");
+        }
+        let other = analyzer.terms("decided in July 2031");
+        assert!(!other.iter().any(|term| term.contains('-') && note.contains(term)));
     }
 
     proptest! {

@@ -40,7 +40,8 @@ pub(crate) fn information(stem: &str) -> f64 {
     coverage::information(stem)
 }
 
-/// The candidates with the share of the query that their texts, by id, cover.
+/// The candidates with the share of the query that their texts, by id, cover, and with the evidence
+/// of its dates, which `weights` add to the blend.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "PyO3 passes owned maps")]
 pub(crate) fn with_coverage(
@@ -49,9 +50,10 @@ pub(crate) fn with_coverage(
     query: &str,
     texts: BTreeMap<String, String>,
     language: &str,
+    weights: Option<EvidenceWeights>,
 ) -> PyResult<Vec<Scored>> {
     let analyzer = Analyzer::new(language)?;
-    Ok(py.detach(|| coverage::with_coverage(scored, query, &texts, analyzer)))
+    Ok(py.detach(|| coverage::with_coverage(scored, query, &texts, analyzer, weights.as_ref())))
 }
 
 /// A description without its exclusions.

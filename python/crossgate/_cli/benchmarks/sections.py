@@ -99,6 +99,7 @@ def pairs(settings: Settings) -> Iterator[Figure]:
             "15 words": [15] * 16,
             "100 words": [100] * 16,
             "10 to 160 words": list(range(10, 170, 10)),
+            "250 words": [250] * 16,
         }.items():
             for name, model in models.items():
                 others = runs if name == PASSAGE_RERANKER else {}
