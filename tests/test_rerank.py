@@ -256,7 +256,9 @@ def test_known_common_and_distant_words_are_not_corrected(query: str) -> None:
 
 def test_swapped_letters_of_short_words_are_corrected_to_rare_words_only() -> None:
     texts = ["Merge PDF and YAML files with git, used by a test."]
-    read, corrections = corrected("gti: merge a pfd and ymal file, tets it, he sued", texts, "english")
+    read, corrections = corrected(
+        "gti: merge a pfd and ymal file, tets it, he sued", texts, "english"
+    )
     assert read == "git: merge a pdf and yaml file, tets it, he sued"
     assert corrections == {"gti": "git", "pfd": "pdf", "ymal": "yaml"}
 

@@ -89,9 +89,9 @@ def read_prompt(text: str, material: Material | None = None) -> Prompt:
 
 
 def _decides(request: str) -> bool:
-    """Return whether a request decides without its material: it names something, or asks for nothing.
+    """Return whether a request decides without its material.
 
-    "Fix this" needs the material to mean anything; "thanks, that works now" must not be answered by
-    what was pasted below it.
+    It does if it names something or asks for nothing. "Fix this" needs the material to mean
+    anything; "thanks, that works now" must not be answered by the file that was pasted below it.
     """
     return _core.names_something(request) or _core.is_courtesy(request)
