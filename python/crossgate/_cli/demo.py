@@ -14,7 +14,7 @@ PROMPTS = (
     "merge these three PDF files into one",
     "the export from accounting is full of duplicate rows and half of the dates are wrong",
     "make these photos fit on the web page",
-    "write up what went wrong last night",
+    "make a chart of the incidents",
     "what time is the meeting tomorrow",
 )
 

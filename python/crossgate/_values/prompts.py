@@ -19,8 +19,9 @@ GIVEN = "given"
 class Prompt:
     """A prompt in its parts.
 
-    The request decides which documents fit. If it names nothing ("fix this"), the whole prompt is
-    searched, and the request alone decides whether any document is needed.
+    The request decides which documents fit. If it names nothing but asks for something ("fix
+    this"), the whole prompt is searched, and the request alone decides whether any document is
+    needed. A remark ("thanks, that works now") is searched alone.
 
     Attributes:
         text: The prompt as the caller passed it.
@@ -66,10 +67,11 @@ def read_prompt(text: str, material: Material | None = None) -> Prompt:
     if material is None:
         split = _core.split(text)
         empty = not any(letter.isalnum() for letter in split.request)
+        decides = split.names_something or _core.is_courtesy(split.request)
         return Prompt(
             text=text,
             request=text if empty else split.request,
-            searched=split.request if _decides(split.request) else text,
+            searched=split.request if decides else text,
             spans=tuple((span.start, span.end) for span in split.spans),
             material=tuple(
                 (piece.kind, piece.span.start, piece.span.end) for piece in split.material
@@ -78,7 +80,8 @@ def read_prompt(text: str, material: Material | None = None) -> Prompt:
     given = [material] if isinstance(material, str) else collected("material", material)
     for piece in given:
         check_text("a text in material", piece)
-    searched = text if _decides(text) else "\n\n".join([text, *given])[:MAX_QUERY_CHARACTERS]
+    decides = _core.names_something(text) or _core.is_courtesy(text)
+    searched = text if decides else "\n\n".join([text, *given])[:MAX_QUERY_CHARACTERS]
     return Prompt(
         text=text,
         request=text,
@@ -86,12 +89,3 @@ def read_prompt(text: str, material: Material | None = None) -> Prompt:
         spans=((0, len(text)),),
         material=tuple((GIVEN, None, None) for _ in given),
     )
-
-
-def _decides(request: str) -> bool:
-    """Return whether a request decides without its material.
-
-    It does if it names something or asks for nothing. "Fix this" needs the material to mean
-    anything; "thanks, that works now" must not be answered by the file that was pasted below it.
-    """
-    return _core.names_something(request) or _core.is_courtesy(request)

@@ -37,9 +37,9 @@ pub fn log_mean(
     shares.map(|shares| (shares.log_mean(documents.max(scored.len())), shares.evidence))
 }
 
-/// The mean weight counts as that of at least so many documents: the models were fitted on no smaller
-/// libraries.
-const LEAST_DOCUMENTS: usize = 16;
+/// The mean weight is that of at least so many documents. Over fewer ones, most prompts of a
+/// conversation need none of them, which the fitted sets do not show.
+const LEAST_DOCUMENTS: usize = 32;
 
 /// The probability after stage 1 that the candidate with the best blend fits a query that needs a
 /// document; none without candidates or a model.
@@ -362,7 +362,7 @@ mod tests {
         Signals { needs_document: need, ..crate::signals::signals(&candidates).unwrap().unwrap() }
     }
 
-    /// The shares in a library of at most 16 documents.
+    /// The shares in a library of at most 32 documents.
     fn shares_with(log_mean: f64) -> Shares {
         let log_sum = log_mean + (LEAST_DOCUMENTS as f64).ln();
         Shares {
@@ -465,8 +465,8 @@ mod tests {
             let found = ANY_FITS.after_stage1(&seen, Some(&shares_with(4.0))).unwrap();
             (found / (1.0 - found)).ln()
         };
-        assert!((odds(160) - (odds(16) - 0.5 * 10.0_f64.ln())).abs() < 1e-9);
-        assert!((1..16).all(|documents| close(odds(documents), odds(16))));
+        assert!((odds(320) - (odds(32) - 0.5 * 10.0_f64.ln())).abs() < 1e-9);
+        assert!((1..32).all(|documents| close(odds(documents), odds(32))));
     }
 
     #[test]
