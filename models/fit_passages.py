@@ -145,8 +145,8 @@ def fit(questions: list[list[Read]], keep: float) -> tuple[Combine.Weighted, Rel
     # Without BM25, which depends on the other candidates.
     signals = np.array([one.signals for one in passages])
     answers = np.array([float(one.answers) for one in passages])
-    evidence = np.array([one.evidence for one in passages])
-    intercept, weights = fit_logistic(signals, answers, RIDGE, offset=evidence)
+    # Without the evidence: a model fitted around it takes from a lacking date what evidence adds.
+    intercept, weights = fit_logistic(signals, answers, RIDGE)
     names = ("rerank_score", *COVERAGE)
     model = Stage2Relevance(intercept=intercept, **dict(zip(names, weights, strict=True)))
     known = np.sort(
