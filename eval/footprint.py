@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from importlib import metadata
+from pathlib import Path
 
 NAME = re.compile(r"[A-Za-z0-9._-]+")
 
@@ -22,7 +23,7 @@ def packages(name: str, found: dict[str, float]) -> None:
         return
     if package.name in found:
         return
-    paths = [path.locate() for path in package.files or () if path.suffix != ".pyc"]
+    paths = [Path(path.locate()) for path in package.files or () if path.suffix != ".pyc"]
     found[package.name] = sum(path.stat().st_size for path in paths if path.is_file()) / 1e6
     for requirement in package.requires or ():
         match = NAME.match(requirement)

@@ -33,7 +33,8 @@ def row(run: Run, profile: Profile, mode: Mode) -> tuple[float, ...]:
             recalls.append(answer["recall@1"])
             gains.append(answer["ndcg@10"])
     reranked = [count for count in read if count]
-    return tuple(map(_mean, (read, reranked, recalls, gains, listed)))
+    columns: tuple[Sequence[float | None], ...] = (read, reranked, recalls, gains, listed)
+    return tuple(_mean(column) for column in columns)
 
 
 def _mean(values: Sequence[float | None]) -> float:
