@@ -101,7 +101,7 @@ def test_context_has_name_path_and_passage(home: Home) -> None:
 
 
 def test_no_context_without_a_fitting_skill(home: Home) -> None:
-    run = home.hook(home.call("what did you change in the last commit of yours?"))
+    run = home.hook(home.call("what did you change, and why?"))
     assert (run.code, run.out, run.err) == (0, b"", "")
     assert last(home)["outcome"] == "nothing"
 
