@@ -825,7 +825,7 @@ mod tests {
             "Rejects requests for board minutes.",
             "No board minutes.",
             "Won't help with board minutes.",
-            "Unlike minute-taker, it never writes board minutes.",
+            "Unlike minute-taker, it does not handle board minutes.",
             "In contrast to minute-taker, this does not cover board minutes.",
             "It knows nothing about board minutes.",
             "Should be skipped for board minutes.",

@@ -771,7 +771,8 @@ fn clauses() -> Vec<Form> {
         "LEAD? PAUSE? WHO CANNOT *" Object::After, Excludes;
         "LEAD? PAUSE? does not *" Object::After, Excludes;
         "LEAD? PAUSE? doesn't *" Object::After, Excludes;
-        "LEAD? PAUSE? won't|can't|cannot *" Object::After, Excludes;
+        "LEAD? PAUSE? won't|can't|cannot help|assist with|on" Object::After, None;
+        "LEAD? PAUSE? won't|can't|cannot handle|cover|support" Object::After, None;
         "LEAD? PAUSE? never *" Object::After, ThirdPerson;
         "unlike * *? *? PAUSE WHO DOESNOT *" Object::After, Excludes;
         "unlike * *? *? PAUSE WHO CANNOT *" Object::After, Excludes;
