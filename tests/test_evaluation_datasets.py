@@ -160,6 +160,18 @@ def test_labels_for_unknown_ids_are_refused(tmp_path: Path) -> None:
     assert code_of(folder)[0] == "unknown_document"
 
 
+def test_ids_may_begin_with_a_blank_and_cells_may_be_padded(tmp_path: Path) -> None:
+    folder = write_beir(
+        tmp_path,
+        texts={" a": "one", "b": "two"},
+        queries=[{"_id": "q", "text": "which one"}],
+        qrels={"test": ["q\t a\t1", " q \t b \t1"]},
+        negatives={},
+    )
+    [query] = read_dataset(folder).queries
+    assert query.relevant == {" a": 1, "b": 1}
+
+
 def test_labels_of_a_skipped_query_are_skipped(tmp_path: Path) -> None:
     queries = [*QUERIES[1:], {"_id": "q1", "text": ""}]
     dataset = read_dataset(write_beir(tmp_path, queries=queries))

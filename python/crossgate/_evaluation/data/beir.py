@@ -15,7 +15,7 @@ and `history` of a row or its metadata: the project and the conversation that th
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -166,9 +166,11 @@ def _read_judgements(
     log: ProblemLog,
 ) -> _Judgements:
     judgements = _Judgements()
+    known_queries = {*queries, *skipped}
     for kind, columns in (("qrels", 3), ("negatives", 2)):
         path = folder / kind / f"{split}.tsv"
-        for line, query, document, grade in _rows(path, columns, log):
+        for line, cells, grade in _rows(path, columns, log):
+            query, document = _id(cells[0], known_queries), _id(cells[1], documents)
             if query in skipped:
                 continue
             known = {"query": (query, queries), "document": (document, documents)}
@@ -185,8 +187,13 @@ def _read_judgements(
     return judgements
 
 
-def _rows(path: Path, columns: int, log: ProblemLog) -> Iterator[tuple[int, str, str, int]]:
-    """Yield line, query, document and grade of each row of a table."""
+def _id(cell: str, known: Container[str]) -> str:
+    """Return the id in a cell, which blanks may surround unless they belong to it."""
+    return cell if cell in known else cell.strip()
+
+
+def _rows(path: Path, columns: int, log: ProblemLog) -> Iterator[tuple[int, list[str], int]]:
+    """Yield line, cells and grade of each row of a table."""
     if not os.path.exists(path):
         return
     for position, (line, text) in enumerate(read_lines(path)):
@@ -199,7 +206,7 @@ def _rows(path: Path, columns: int, log: ProblemLog) -> Iterator[tuple[int, str,
         try:
             if len(cells) < columns or (columns == 3 and len(cells) > 3):
                 raise Unusable(f"has {counted(len(cells), 'column')} between tabs, not {columns}")
-            yield line, cells[0].strip(), cells[1].strip(), int(grade)
+            yield line, cells, int(grade)
         except ValueError:
             log.add(path, line, f"the score {grade!r} is not a whole number")
         except Unusable as error:
