@@ -20,6 +20,7 @@ import pytest
 from conftest import LIBRARY
 from crossgate import InputError, Profile, ToolRouter
 from crossgate._core import AnyFits
+from crossgate._decision.clauses import clauses
 
 ROOT = Path(__file__).parents[1]
 PROMPT = "squash the last commits of my git branch"
@@ -102,6 +103,25 @@ def test_coverage_decides_how_many_tools_there_are() -> None:
     assert many[: len(few)] == few
     # A model can decline every tool, so no prompt gets an empty list.
     assert router.select("hello there", coverage=0.9) != []
+
+
+def test_each_clause_of_a_prompt_has_its_tool_on_the_list() -> None:
+    router = ToolRouter(openai_tools(), **STAGE1)
+
+    def names(prompt: str, **options: Any) -> list[str]:
+        return [tool["function"]["name"] for tool in router.select(prompt, **options)]
+
+    git, pictures = "squash the commits of my branch", "resize the pictures for the web"
+    both = {"git-history", "image-resizer"}
+    for prompt in (f"{git} and then {pictures}", f"{pictures}. {git}!", f"{git}\nalso {pictures}"):
+        assert set(names(prompt, limit=2)) == both, prompt
+        assert both <= set(names(prompt, coverage=0.5)), prompt
+        assert names(prompt, limit=1) == [router.router.route(prompt).hits[0].id]
+    # Pasted text has no intents, and a short clause is a part of another.
+    log = f"{pictures}.\n" * 12
+    assert names(git, material=log, limit=3) == names(git, limit=3)
+    assert clauses("merge and split the files") == []
+    assert clauses("one two three. " * 20) == ["one two three"] * 8
 
 
 def test_coverage_without_a_fitted_shortlist_is_refused() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
+from crossgate._decision.clauses import clauses
 from crossgate._decision.context import Context
 from crossgate._decision.orderings import nearest
 from crossgate._decision.router import Router
@@ -13,6 +14,8 @@ from crossgate._retrieval.index import Index
 from crossgate._sources.tools import own_tools
 from crossgate._support.checks import MAX_QUERY_CHARACTERS, check_confidence
 from crossgate._support.errors import InputError
+from crossgate._values.prompts import read_prompt
+from crossgate._values.results import Hit
 
 if TYPE_CHECKING:
     from crossgate._retrieval.embedding import Embedder
@@ -58,6 +61,7 @@ class ToolRouter:
         # A model can decline every tool on a list, so the list is empty only if the caller asks.
         profile = self.router.profile
         self.router.profile = profile.replace(shortlist=profile.shortlist.replace(least=None))
+        self._stage1 = Router(self.router.index, reranker=None, profile=self.router.profile)
         self._tools = {document.id: tool for document, tool in defined}
 
     def select(
@@ -73,7 +77,9 @@ class ToolRouter:
         """Return the tools that come closest to a prompt, best first: the same objects.
 
         The model picks from this list: unlike with `Router.route`, a tool can be on it even if it
-        is not certain to fit. A prompt that is too long is cut; an empty prompt gets no tools.
+        is not certain to fit. If the prompt has several clauses, the tools that come closest to
+        each of them follow the first tool, since a prompt can need several. A prompt that is too
+        long is cut; an empty prompt gets no tools.
 
         Args:
             prompt: The prompt.
@@ -115,4 +121,13 @@ class ToolRouter:
         if coverage is not None and hits:
             # Without vectors, nothing can be promised, and the nearest tools by words remain.
             hits = hits[:_NEAREST] if result.coverage is None else result.shortlist
-        return [self._tools[hit.id] for hit in hits]
+        if hits:
+            request = read_prompt(prompt, material).request
+            hits = (*hits[:1], *self._nearest_to_clauses(request), *hits[1:])
+        ids = dict.fromkeys(hit.id for hit in hits)
+        return [self._tools[id] for id in ids][:limit]
+
+    def _nearest_to_clauses(self, request: str) -> list[Hit]:
+        """Return the first candidate of stage 1 for each clause of a request with several."""
+        results = [self._stage1.route(clause, limit=1) for clause in clauses(request)]
+        return [result.hits[0] for result in results if result.hits]

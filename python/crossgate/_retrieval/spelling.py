@@ -21,10 +21,10 @@ def corrected(query: str, texts: Iterable[str], language: str) -> tuple[str, dic
 
     A word is misspelt if it has at least three letters, is not a common English word, and neither
     it nor its stem occurs in the texts. It is replaced by the closest word of the texts: one edit
-    away, or two for words of eight letters. An edit swaps two neighbouring letters, or, in words of
-    five letters, inserts or omits one, or, in words of eight letters, replaces one. A word of three
-    or four letters is only replaced by a word that is not common. Of equally close words, the more
-    frequent one is used, then the first in the alphabet.
+    away, or two for words of at least eight letters. An edit swaps two neighbouring letters. In
+    words of at least five letters it may also insert or omit one, and in words of at least eight
+    replace one. A word of three or four letters is only replaced by a word that is not common. Of
+    equally close words, the more frequent one is used, then the first in the alphabet.
 
     Args:
         query: The query.

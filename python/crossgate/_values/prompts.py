@@ -67,11 +67,11 @@ def read_prompt(text: str, material: Material | None = None) -> Prompt:
     if material is None:
         split = _core.split(text)
         empty = not any(letter.isalnum() for letter in split.request)
-        decides = split.names_something or _core.is_courtesy(split.request)
+        stands_alone = split.names_something or _core.is_courtesy(split.request)
         return Prompt(
             text=text,
             request=text if empty else split.request,
-            searched=split.request if decides else text,
+            searched=split.request if stands_alone else text,
             spans=tuple((span.start, span.end) for span in split.spans),
             material=tuple(
                 (piece.kind, piece.span.start, piece.span.end) for piece in split.material
@@ -80,8 +80,8 @@ def read_prompt(text: str, material: Material | None = None) -> Prompt:
     given = [material] if isinstance(material, str) else collected("material", material)
     for piece in given:
         check_text("a text in material", piece)
-    decides = _core.names_something(text) or _core.is_courtesy(text)
-    searched = text if decides else "\n\n".join([text, *given])[:MAX_QUERY_CHARACTERS]
+    stands_alone = _core.names_something(text) or _core.is_courtesy(text)
+    searched = text if stands_alone else "\n\n".join([text, *given])[:MAX_QUERY_CHARACTERS]
     return Prompt(
         text=text,
         request=text,

@@ -257,7 +257,7 @@ const PREPOSITIONS: &[&str] = &[
 /// A pronoun after more terms than this refers to one of them.
 const OWN_TERMS: usize = 2;
 
-/// Words that make thanks, a greeting, praise, an assent or a refusal.
+/// Words that make thanks, a greeting, praise, a report of success, an assent or a refusal.
 const COURTESIES: &[&str] = &[
     "absolutely",
     "adorable",
@@ -453,7 +453,6 @@ const BESIDE_COURTESIES: &[&str] = &[
     "we're",
     "well",
     "were",
-    "what",
     "with",
     "work",
     "working",
@@ -463,7 +462,7 @@ const BESIDE_COURTESIES: &[&str] = &[
     "your",
 ];
 
-/// Remarks of such words alone that ask for nothing.
+/// Whole remarks that ask for nothing.
 const REMARKS: &[&str] = &[
     "found it",
     "here it is",
@@ -491,7 +490,7 @@ const REMARKS: &[&str] = &[
     "works on my machine",
 ];
 
-/// First words of a question and of a request: "is it done", "get it right".
+/// Words that, in first place, make a question or a request: "is it done", "get it right".
 const ASKING_FIRST: &[&str] = &["am", "are", "did", "get", "help", "is", "was", "were"];
 
 static ENGLISH: LazyLock<Analyzer> =

@@ -187,7 +187,7 @@ fn by_function_words(words: &[&str]) -> Language {
     if english > 0 { Language::English } else { Language::Unknown }
 }
 
-/// Whether a word begins a request in a language.
+/// Whether a word is one of the requests in a language.
 fn is_request(language: &str, word: &str) -> bool {
     let of = REQUESTS.iter().filter(|(name, _)| *name == language);
     of.flat_map(|(_, list)| list.split(' ')).any(|known| known == word)
@@ -309,7 +309,7 @@ const LANGUAGES: &[(&str, &str)] = &[
     ("Vietnamese", "và của là có cho không được các một những này tôi để với trong hãy"),
 ];
 
-/// Words that begin requests in short prompts without a function word, and are not English.
+/// Words of requests in short prompts without a function word; they are not English.
 const REQUESTS: &[(&str, &str)] = &[
     (
         "German",

@@ -2,7 +2,7 @@
 //!
 //! A softmax over the candidates' log-weights gives each its share, the probability that it is the
 //! one that fits, given that one does. A logistic model gives the probability that any fits, from
-//! the mean weight of all documents, so that it compares libraries of any size. Their
+//! the mean weight of all documents, so that it is comparable between libraries of any size. Their
 //! product is the relevance of a candidate. Where several candidates of a query can fit, as passages
 //! do, a profile has an intercept instead, and each candidate a relevance of its own.
 
@@ -37,8 +37,8 @@ pub fn log_mean(
     shares.map(|shares| (shares.log_mean(documents.max(scored.len())), shares.evidence))
 }
 
-/// The mean weight is that of at least so many documents. Over fewer ones, most prompts of a
-/// conversation need none of them, which the fitted sets do not show.
+/// The mean is over at least so many documents. In smaller libraries, most prompts of a conversation
+/// need no document, which the fitted sets do not show.
 const LEAST_DOCUMENTS: usize = 32;
 
 /// The probability after stage 1 that the candidate with the best blend fits a query that needs a
