@@ -11,23 +11,17 @@ alone decides.
 
 from __future__ import annotations
 
-import argparse
+from shortlist import given_datasets
 
 from crossgate import Index, Router
 from crossgate._decision.clauses import clauses
-from crossgate.evaluation import read_dataset
 
 MOST = 5
 
 
 def main() -> None:
     """Measure the given datasets."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("folders", nargs="+")
-    parser.add_argument("--sample", type=int, help="read at most so many prompts of each dataset")
-    options = parser.parse_args()
-    for folder in options.folders:
-        dataset = read_dataset(folder, limit=options.sample)
+    for folder, dataset in given_datasets():
         router = Router(Index.build(dataset.documents), reranker=None)
         matched = [query for query in dataset.queries if query.relevant]
         several = [query for query in matched if len(query.relevant) > 1]

@@ -3,8 +3,8 @@
     python eval/shortlist.py eval/tools
     python eval/shortlist.py --sample 300 BFCL TOOLBENCH SEAL-TOOLS
 
-`nearest` is the share of the prompts with a match that have one of their tools among the 8 nearest,
-or so many. With a threshold on the probability that any fits, `none` is the share of the prompts
+`nearest` is the share of the prompts with a match that have one of their tools among the `limit`
+nearest. With a threshold on the probability that any fits, `none` is the share of the prompts
 without a match that get no tools. With a coverage, `tools` is the mean number of tools sent, at
 most 20, `any right` and `all right` the shares of the prompts whose list has one or all of their
 tools, and `characters` the mean length of the definitions sent. The last rows give the same for
@@ -14,12 +14,12 @@ prompts that come with a list of tools of their own, chosen from that list.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from crossgate import Index, Router
 from crossgate._decision.orderings import nearest
 from crossgate._evaluation.data.labels import LabelledQuery
-from crossgate.evaluation import read_dataset
+from crossgate.evaluation import Dataset, read_dataset
 
 LIMITS = (1, 3, 5, 8, 12, 16)
 THRESHOLDS = (0.05, 0.1, 0.2, 0.3, 0.5)
@@ -28,14 +28,19 @@ COVERAGES = (0.8, 0.9, 0.95)
 MOST = 20
 
 
-def main() -> None:
-    """Measure the given datasets."""
+def given_datasets() -> Iterator[tuple[str, Dataset]]:
+    """Yield the folders that the command names, with their datasets."""
     parser = argparse.ArgumentParser()
     parser.add_argument("folders", nargs="+")
-    parser.add_argument("--sample", type=int, help="read at most so many prompts of each dataset")
+    parser.add_argument("--sample", type=int, help="maximum number of prompts of each dataset")
     options = parser.parse_args()
     for folder in options.folders:
-        dataset = read_dataset(folder, limit=options.sample)
+        yield folder, read_dataset(folder, limit=options.sample)
+
+
+def main() -> None:
+    """Measure the given datasets."""
+    for folder, dataset in given_datasets():
         router = Router(Index.build(dataset.documents))
         matched = [query for query in dataset.queries if query.relevant]
         others = [query for query in dataset.queries if not query.relevant]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -293,7 +294,16 @@ def test_damaged_run_is_refused_with_its_line(tmp_path: Path) -> None:
     below = json.loads(lines[2])
     below["stage1"][0]["bm25"] = -32.0
     del values["stage1"]
+    bad_signals = [
+        "none",
+        *({"documents": count} for count in ("9", 0, -5, 3.5, True, 10**30, [1])),
+        *({"needs_document": need} for need in ("1", -0.1, 1.1, math.nan, False)),
+    ]
     damaged = [
+        *(
+            (3, [*lines[:2], json.dumps(json.loads(lines[2]) | {"signals": bad})])
+            for bad in bad_signals
+        ),
         (3, [*lines[:2], json.dumps(values)]),
         (3, [*lines[:2], lines[2][:50]]),
         (3, [*lines[:2], lines[2].replace('"stage1": [{', '"stage1": [1, {')]),

@@ -1278,6 +1278,8 @@ def test_trace_holds_how_many_documents_were_compared() -> None:
     assert compared() == (len(index), len(index))
     two = [document.id for document in documents()][:2]
     assert compared(allow=two) == (2, 2)
+    assert compared(allow=[*two, "absent"], deny=[two[0], "absent"]) == (1, 1)
+    assert compared(deny=[two[0], "absent"]) == (len(index) - 1, len(index) - 1)
     texts = ["merge pdf files", "write a poem", "resize a picture"]
     trace = rerank(query, texts, reranker=None).trace
     assert trace["request"]["documents"] is None

@@ -117,6 +117,15 @@ def test_each_clause_of_a_prompt_has_its_tool_on_the_list() -> None:
         assert set(names(prompt, limit=2)) == both, prompt
         assert both <= set(names(prompt, coverage=0.5)), prompt
         assert names(prompt, limit=1) == [router.router.route(prompt).hits[0].id]
+    # The tools of a promised list come before those that clauses add.
+    for prompt in (f"{git} and then {pictures}", f"{pictures}. {git}! Then translate the caption."):
+        for coverage, limit in itertools.product((0.5, 0.8, 0.95), (1, 2, 3, 6)):
+            promised = router.router.route(
+                prompt, limit=limit, coverage=coverage, max_shortlist=limit
+            ).shortlist
+            listed = names(prompt, coverage=coverage, limit=limit)
+            assert listed[: len(promised)] == [hit.id for hit in promised]
+            assert len(listed) == len(set(listed)) <= limit
     # Pasted text has no intents, and a short clause is a part of another.
     log = f"{pictures}.\n" * 12
     assert names(git, material=log, limit=3) == names(git, limit=3)

@@ -421,7 +421,7 @@ class Router:
                 vector, notes = self._embedded(text)
             scored, documents = search(text, vector)
         need = self._need(self._vector_of_request(prompt, vector, given=given))
-        compared = len(self.index) if allow is None else len(allow)
+        compared = self._compared(allow, deny)
         conversation = Conversation()
         if context is not None:
             conversation = Conversation.of(text, context, scored, compared, self.profile)
@@ -448,6 +448,12 @@ class Router:
             read=conversation.read_with(text) if conversation.goes_on else "",
             context={} if context is None else traced(context, conversation),
         )
+
+    def _compared(self, allow: set[str] | None, deny: set[str]) -> int:
+        """Return how many documents of the index the request allows."""
+        if allow is None:
+            return len(self.index) - sum(id in self.index for id in deny)
+        return sum(id in self.index for id in allow - deny)
 
     def _with_history(
         self, vector: Vector | None, conversation: Conversation

@@ -78,8 +78,8 @@ class ToolRouter:
 
         The model picks from this list: unlike with `Router.route`, a tool can be on it even if it
         is not certain to fit. If the prompt has several clauses, the tools that come closest to
-        each of them follow the first tool, since a prompt can need several. A prompt that is too
-        long is cut; an empty prompt gets no tools.
+        each of them follow the first tool, or, with a coverage, the tools that it takes, since a
+        prompt can need several. A prompt that is too long is cut; an empty prompt gets no tools.
 
         Args:
             prompt: The prompt.
@@ -122,8 +122,10 @@ class ToolRouter:
             # Without vectors, nothing can be promised, and the nearest tools by words remain.
             hits = hits[:_NEAREST] if result.coverage is None else result.shortlist
         if hits:
-            request = read_prompt(prompt, material).request
-            hits = (*hits[:1], *self._nearest_to_clauses(request), *hits[1:])
+            nearest_to_each = self._nearest_to_clauses(read_prompt(prompt, material).request)
+            # A promise holds for the whole shortlist: clauses may not replace its last tools.
+            kept = 1 if coverage is None else len(hits)
+            hits = (*hits[:kept], *nearest_to_each, *hits[kept:])
         ids = dict.fromkeys(hit.id for hit in hits)
         return [self._tools[id] for id in ids][:limit]
 

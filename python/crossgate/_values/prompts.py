@@ -19,7 +19,7 @@ GIVEN = "given"
 class Prompt:
     """A prompt in its parts.
 
-    The request decides which documents fit. If it names nothing but asks for something ("fix
+    The request decides which documents fit. For a request that names nothing ("fix
     this"), the whole prompt is searched, and the request alone decides whether any document is
     needed. A remark ("thanks, that works now") is searched alone.
 

@@ -675,6 +675,11 @@ pub fn is_courtesy(prompt: &str) -> bool {
         tokens.iter().filter(|token| token.is_word()).map(|token| &*token.text).collect();
     let is_praise = |word: &str| COURTESIES.contains(&word);
     let is_known = |word: &str| is_praise(word) || BESIDE_COURTESIES.contains(&word);
+    // "On the right" and "the good one" choose something.
+    let praises = words.iter().enumerate().any(|(place, word)| {
+        let before = place.checked_sub(1).and_then(|before| words.get(before));
+        is_praise(word) && before != Some(&"the")
+    });
     let asks = match words.as_slice() {
         ["correct" | "have", next, ..] => ["it", "that", "the", "this", "my", "all"].contains(next),
         [first, ..] => ASKING_FIRST.contains(first),
@@ -686,7 +691,7 @@ pub fn is_courtesy(prompt: &str) -> bool {
     REMARKS.contains(&words.join(" ").as_str())
         || (!asks
             && !doubts
-            && words.iter().any(|word| is_praise(word))
+            && praises
             && words.iter().all(|word| is_known(word)))
 }
 
@@ -782,6 +787,8 @@ mod tests {
             "never mind, thanks",
             "good one",
             "have a nice day",
+            "thanks for the good work",
+            "all right",
         ] {
             assert!(is_courtesy(prompt), "{prompt}");
             assert_eq!(weights(prompt, 5, 0.0), [0.0; 5], "{prompt}");
@@ -800,6 +807,9 @@ mod tests {
             "have it done",
             "good, but shorter",
             "that is no longer right, fix it",
+            "on the right",
+            "to the right, please",
+            "the good one",
         ] {
             assert!(!is_courtesy(prompt), "{prompt}");
         }

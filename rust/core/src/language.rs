@@ -37,7 +37,8 @@ impl Language {
 /// The result is [`Language::Other`] only on clear evidence: most words are in another script, or
 /// there are at least two function words of another language and at most half as many English ones,
 /// or there is one and no common English word. Verbs of requests, "schreibe" and "traduce", count as
-/// function words, and one at the beginning is enough. Quoted text, code and names in capitals do not count.
+/// function words; one as the first of several words is enough, unless an English function word
+/// follows. Quoted text, code and names in capitals do not count.
 pub fn language(text: &str) -> Language {
     let unquoted = without_quotations(text);
     let found = language_of(&unquoted);
@@ -325,7 +326,7 @@ const REQUESTS: &[(&str, &str)] = &[
     (
         "Spanish",
         "escribe escribir traduce traducir crear corrige explica añade elimina convierte combina abre analiza \
-         calcula busca muestra prepara revisa ayúdame genera arregla mejora agrega borra",
+         calcula busca muestra prepara revisa ayúdame arregla mejora agrega borra",
     ),
     (
         "Portuguese",
@@ -334,12 +335,12 @@ const REQUESTS: &[(&str, &str)] = &[
     ),
     (
         "Italian",
-        "scrivi traduci crea genera correggi spiega aggiungi elimina riassumi converti unisci apri analizza trova \
+        "scrivi traduci crea correggi spiega aggiungi elimina riassumi converti unisci apri analizza trova \
          mostra prepara aiutami migliora cancella",
     ),
     (
         "Dutch",
-        "schrijf vertaal controleer voeg verwijder samen bereken zoek toon verbeter samenvatten",
+        "schrijf vertaal controleer voeg verwijder samen bereken zoek verbeter samenvatten",
     ),
     ("Swedish", "skriv översätt kontrollera lägg sammanfatta förklara räkna öppna slå hitta"),
     (

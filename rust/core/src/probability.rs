@@ -37,8 +37,8 @@ pub fn log_mean(
     shares.map(|shares| (shares.log_mean(documents.max(scored.len())), shares.evidence))
 }
 
-/// The mean is over at least so many documents. In smaller libraries, most prompts of a conversation
-/// need no document, which the fitted sets do not show.
+/// The smallest number of documents that the mean is taken over. In smaller libraries, most prompts of
+/// a conversation need no document, which the fitted sets do not show.
 const LEAST_DOCUMENTS: usize = 32;
 
 /// The probability after stage 1 that the candidate with the best blend fits a query that needs a
@@ -186,7 +186,7 @@ impl Shares {
     /// Logarithm of the mean weight of the documents without evidence.
     ///
     /// If each document is as likely to be the one that fits, the odds that any fits are in proportion
-    /// to the mean of their likelihood ratios, which the weights stand for.
+    /// to the mean of their likelihood ratios; the weights approximate these ratios.
     fn log_mean(&self, documents: usize) -> f64 {
         self.log_sum - (documents.max(LEAST_DOCUMENTS) as f64).ln()
     }

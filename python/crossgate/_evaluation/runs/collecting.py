@@ -116,7 +116,7 @@ def measure_for_fit(
     """Route every query in the mode `always`, and leave further candidates to be read when needed.
 
     A fit needs the scores of all candidates for some of the queries only. `pairs` of each query
-    reads what is missing, so the fit is the same as that of a complete run, and sooner there.
+    reads the missing scores, so the fit equals that of a complete run and takes less time.
 
     Args:
         dataset: The dataset.
@@ -139,7 +139,7 @@ def measure_for_fit(
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """What is measured: a dataset, its index, the routers by mode, and the models."""
+    """A dataset with its index, the routers by mode, and the reranker."""
 
     dataset: Dataset
     index: Index

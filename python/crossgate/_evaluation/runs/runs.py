@@ -258,7 +258,7 @@ def _query(values: dict[str, Any]) -> StoredQuery:
         reweighed=_reweighed(values["reweighed"]),
         pairs=_pairs(values["stage2"]),
         remote_pairs=_pairs(values.get("remote", ())),
-        signals=values["signals"],
+        signals=_signals(values["signals"]),
         decision=values["decision"],
         milliseconds=values["milliseconds"],
         repeated=None if repeated is None else (repeated[0], repeated[1]),
@@ -267,6 +267,19 @@ def _query(values: dict[str, Any]) -> StoredQuery:
         lengths=values.get("lengths", {}),
         degraded=tuple(values["degraded"]),
     )
+
+
+def _signals(values: object) -> Mapping[str, Any] | None:
+    if values is None:
+        return None
+    if not isinstance(values, dict):
+        raise Unusable("signals must be an object or null")
+    documents, need = values.get("documents"), values.get("needs_document")
+    if documents is not None and (type(documents) is not int or not 1 <= documents < 2**53):
+        raise Unusable(f"signals.documents is {documents!r:.40}: it must be a whole number from 1")
+    if need is not None and (type(need) not in (int, float) or not 0 <= need <= 1):
+        raise Unusable(f"signals.needs_document is {need!r:.40}: it must be from 0 to 1")
+    return values
 
 
 def _scored(values: object) -> _core.Scored:

@@ -777,11 +777,7 @@ fn clauses() -> Vec<Form> {
         "unlike * *? *? PAUSE WHO DOESNOT *" Object::After, Excludes;
         "unlike * *? *? PAUSE WHO CANNOT *" Object::After, Excludes;
         "in contrast to * *? *? PAUSE WHO DOESNOT *" Object::After, Excludes;
-        "LEAD? PAUSE? WHO? know|knows nothing about|of|on" Object::After, None;
-        "LEAD? PAUSE? WHO? should|must|can be skipped|avoided|ignored SKIPFOR" Object::After, None;
-        "LEAD? PAUSE? READER? stay|steer|keep away|clear from|of" Object::After, None;
-        "LEAD? PAUSE? hands off" Object::After, None;
-        "LEAD? PAUSE? READER? defer to *? *? *? FOR" Object::After, None;
+        "LEAD? PAUSE? WHO? knows nothing about|of" Object::After, None;
         "LEAD? PAUSE? UNABLE *" Object::After, Excludes;
     }
 }
