@@ -118,7 +118,7 @@ def test_each_clause_of_a_prompt_has_its_tool_on_the_list() -> None:
         assert both <= set(names(prompt, coverage=0.5)), prompt
         assert names(prompt, limit=1) == [router.router.route(prompt).hits[0].id]
     # The tools of a promised list come before those that clauses add.
-    for prompt in (f"{git} and then {pictures}", f"{pictures}. {git}! Then translate the caption."):
+    for prompt in (f"{git}. {pictures}. Translate the text to French", f"{git} and {pictures}"):
         for coverage, limit in itertools.product((0.5, 0.8, 0.95), (1, 2, 3, 6)):
             promised = router.router.route(
                 prompt, limit=limit, coverage=coverage, max_shortlist=limit

@@ -689,10 +689,7 @@ pub fn is_courtesy(prompt: &str) -> bool {
         *word == "never" && words.get(place + 1).is_none_or(|next| *next != "mind")
     });
     REMARKS.contains(&words.join(" ").as_str())
-        || (!asks
-            && !doubts
-            && praises
-            && words.iter().all(|word| is_known(word)))
+        || (!asks && !doubts && praises && words.iter().all(|word| is_known(word)))
 }
 
 /// The weights of `count` earlier requests, oldest first, if that of the prompt is 1.

@@ -174,7 +174,12 @@ fn by_function_words(words: &[&str]) -> Language {
     }
     if let Some((name, distinct, count)) = best {
         // "v1.0" and "appendix E" have a letter that is a word elsewhere.
-        let is_clear = |word: &&str| word.chars().count() > 1 && !is_stop_word(word);
+        let is_clear = |word: &&str| {
+            word.chars().count() > 1
+                && !is_stop_word(word)
+                && !is_common(word)
+                && !ENGLISH_TOO.contains(word)
+        };
         let opens = lower.first().is_some_and(|first| is_request(name, first));
         let alone = words.len() > 1 && (common == 0 || opens) && distinct.iter().any(is_clear);
         let single = !distinct.is_empty() && english == 0 && (accented >= 1 || alone);
@@ -193,6 +198,10 @@ fn is_request(language: &str, word: &str) -> bool {
     let of = REQUESTS.iter().filter(|(name, _)| *name == language);
     of.flat_map(|(_, list)| list.split(' ')).any(|known| known == word)
 }
+
+/// Function words of other languages that are less common English words.
+const ENGLISH_TOO: [&str; 13] =
+    ["con", "dem", "den", "des", "die", "lag", "mi", "par", "per", "sin", "till", "tu", "van"];
 
 /// Whether a word is a common English one.
 fn is_common(word: &str) -> bool {
@@ -338,10 +347,7 @@ const REQUESTS: &[(&str, &str)] = &[
         "scrivi traduci crea correggi spiega aggiungi elimina riassumi converti unisci apri analizza trova \
          mostra prepara aiutami migliora cancella",
     ),
-    (
-        "Dutch",
-        "schrijf vertaal controleer voeg verwijder samen bereken zoek verbeter samenvatten",
-    ),
+    ("Dutch", "schrijf vertaal controleer voeg verwijder samen bereken zoek verbeter samenvatten"),
     ("Swedish", "skriv översätt kontrollera lägg sammanfatta förklara räkna öppna slå hitta"),
     (
         "Danish or Norwegian",
@@ -400,6 +406,10 @@ mod tests {
             "release v2.1.0",
             "do ducks sleep",
             "until tomorrow",
+            "till november 6th",
+            "comment widgets",
+            "par yardage",
+            "pour concrete",
             "",
             "42",
         ] {
