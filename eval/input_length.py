@@ -1,9 +1,9 @@
 """Compares lengths of the cross-encoder's input: word pieces read, and the order of the pool.
 
-    python eval/input_length.py eval/skills eval/chunks [--limit N] [--most 256 128 96 64]
+    python eval/input_length.py eval/skills eval/chunks [--split S] [--limit N] [--most 256 128 64]
 
-Each pair is cut at the end of the passage. recall@1 and nDCG@10 are those of the mode `always` with
-the default profile and without thresholds.
+Each pair is cut at the end of the passage, and the query at half of the length. recall@1 and
+nDCG@10 are those of the default profile without thresholds.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Encoding
 
-from crossgate._evaluation.data.datasets import read_dataset, sample
+from crossgate._evaluation.data.datasets import Dataset, read_dataset
 from crossgate._evaluation.measures.quality import measure_answer
 from crossgate._evaluation.runs.collecting import measure_for_fit
 from crossgate._evaluation.runs.modes import decide
@@ -37,42 +37,42 @@ class Counted(OnnxModel):
         return super().run(*inputs)
 
 
-def rows(path: Path, limit: int | None, lengths: Sequence[int]) -> None:
+def rows(dataset: Dataset, lengths: Sequence[int]) -> None:
     """Measure one dataset with each length."""
-    dataset = read_dataset(path)
-    if limit is not None:
-        dataset = sample(dataset, limit, seed=0)
     for most in lengths:
         reranker = CrossEncoder()
-        reranker._local = replace(reranker._local, max_length=most)
+        reranker._local = replace(reranker._local, max_length=most, query_length=most // 2)
         model = reranker._model = Counted(reranker._local)
         with tempfile.TemporaryDirectory() as folder:
             run = measure_for_fit(dataset, Path(folder) / "run.jsonl", reranker=reranker)
         queries = [query for query in run.queries if query.relevant]
-        answers = [
-            measure_answer(query, decide(query, run.header.profile, "always", hold_back=False))
-            for query in queries
-        ]
-        recall, gain = (
-            np.mean([answer[name] for answer in answers]) for name in ("recall@1", "ndcg@10")
-        )
-        print(
-            f"| {path.name} | {most} | {model.pieces_read:,} | {recall:.3f} | {gain:.3f} |",
-            flush=True,
-        )
+        figures = []
+        for mode in ("gated", "always"):
+            answers = [
+                measure_answer(query, decide(query, run.header.profile, mode, hold_back=False))
+                for query in queries
+            ]
+            figures += [
+                np.mean([answer[name] for answer in answers]) for name in ("recall@1", "ndcg@10")
+            ]
+        cells = " | ".join(f"{figure:.3f}" for figure in figures)
+        print(f"| {dataset.name} | {most} | {model.pieces_read:,} | {cells} |", flush=True)
 
 
 def main() -> None:
     """Print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("datasets", nargs="+", type=Path)
+    parser.add_argument("--split")
     parser.add_argument("--limit", type=int)
-    parser.add_argument("--most", nargs="+", type=int, default=[256, 128, 96, 64])
+    parser.add_argument("--most", nargs="+", type=int, default=[256, 128, 64])
     options = parser.parse_args()
-    print("| set | longest input | word pieces read | recall@1 | nDCG@10 |")
-    print("| --- | --- | --- | --- | --- |")
+    print(
+        "| set | longest input | pieces | gated: recall@1 | nDCG@10 | always: recall@1 | nDCG@10 |"
+    )
+    print("| --- | --- | --- | --- | --- | --- | --- |")
     for path in options.datasets:
-        rows(path, options.limit, options.most)
+        rows(read_dataset(path, split=options.split, limit=options.limit), options.most)
 
 
 if __name__ == "__main__":
