@@ -461,7 +461,7 @@ fn excluded(
     let nearest = entries
         .iter()
         .filter_map(|entry| entry.cosine(query))
-        .fold(None, |best, one| Some(best.map_or(one, |best: f64| best.max(one))));
+        .fold(None, |best, cosine| Some(best.map_or(cosine, |best: f64| best.max(cosine))));
     let by_meaning = nearest
         .zip(cosine)
         .map_or(0.0, |(nearest, cosine)| ramp(nearest - cosine, CLOSER) * ramp(nearest, NEAR));

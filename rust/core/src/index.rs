@@ -940,7 +940,9 @@ pub(crate) mod tests {
         for vector in [None, Some(&[1.0, 0.0][..])] {
             let overlaps = |options: &SearchOptions<'_>| {
                 let found = scored(&animals(), "a red fox in the sea", vector, options);
-                let overlaps = found.into_iter().map(|one| (one.id, (one.overlap, one.bm25)));
+                let overlaps = found
+                    .into_iter()
+                    .map(|candidate| (candidate.id, (candidate.overlap, candidate.bm25)));
                 overlaps.collect::<std::collections::BTreeMap<_, _>>()
             };
             let (alone, after) = (overlaps(&options), overlaps(&after));

@@ -54,10 +54,9 @@ fn language_of(text: &str) -> Language {
     let mut scripts = Scripts::default();
     let mut words = Vec::new();
     for token in text.split_whitespace() {
-        let inner = token.trim_matches(|one: char| !one.is_alphabetic());
+        let inner = token.trim_matches(|c: char| !c.is_alphabetic());
         scripts.add(inner);
-        let is_word =
-            inner.chars().all(|one| one.is_alphabetic() || matches!(one, '\'' | '’' | '-'));
+        let is_word = inner.chars().all(|c| c.is_alphabetic() || matches!(c, '\'' | '’' | '-'));
         // "-la" is an option of a command.
         let is_option = token.starts_with('-') && token.len() > 1;
         // An acronym is written alike in all languages.
@@ -131,7 +130,7 @@ fn script(letter: char) -> Option<&'static str> {
 }
 
 fn is_latin(word: &str) -> bool {
-    word.chars().all(|one| script(one).is_none())
+    word.chars().all(|c| script(c).is_none())
 }
 
 fn by_function_words(words: &[&str]) -> Language {

@@ -398,15 +398,15 @@ mod tests {
     #[test]
     fn shares_are_unknown_without_a_model_or_a_value_that_it_weighs() {
         let (known, unknown) = (scored("a", Some(0.5), 8.0), scored("b", None, 1.0));
-        let (one, two) = ([(0, &known)], [(0, &known), (1, &unknown)]);
+        let (alone, two) = ([(0, &known)], [(0, &known), (1, &unknown)]);
         let scores = HashMap::from([("a", f64::INFINITY)]);
         let profile = models();
         let fitted = &profile.relevance;
-        assert_eq!(Relevance::default().after_stage1(&one, &profile), None);
-        assert_eq!(Relevance::default().after_stage2(&one, &scores, &profile), None);
+        assert_eq!(Relevance::default().after_stage1(&alone, &profile), None);
+        assert_eq!(Relevance::default().after_stage2(&alone, &scores, &profile), None);
         assert_eq!(fitted.after_stage1(&two, &profile), None);
         assert_eq!(fitted.after_stage1(&[], &profile), None);
-        assert_eq!(fitted.after_stage2(&one, &scores, &profile), None);
+        assert_eq!(fitted.after_stage2(&alone, &scores, &profile), None);
         let words = Stage1Relevance { intercept: None, cosine: 0.0, bm25: 1.0 };
         let words = Relevance { stage1: Some(words), ..*fitted };
         assert!(words.after_stage1(&two, &profile).is_some());
@@ -426,8 +426,8 @@ mod tests {
         assert!(close(found.relevance(0).unwrap(), 0.5 * logistic(-3.0 + 3.5)));
         assert!(close(found.relevance(1).unwrap(), 0.5 * logistic(-3.0 + 1.5)));
 
-        let one = HashMap::from([("a", 2.0)]);
-        let found = Probabilities::after_stage2(&candidates, &one, 2.0, &seen, &profile);
+        let first_only = HashMap::from([("a", 2.0)]);
+        let found = Probabilities::after_stage2(&candidates, &first_only, 2.0, &seen, &profile);
         assert!(found.relevance(0).is_some());
         assert_eq!(found.relevance(1), None);
     }

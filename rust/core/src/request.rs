@@ -140,11 +140,12 @@ fn release(lines: &[Line<'_>], blocks: &mut Vec<Block>) {
     let ends = |(number, range): &(usize, Range<usize>)| {
         blocks.get(*number).is_some_and(|block| block.lines.end == range.end)
     };
-    let last =
-        |least: fn(Words) -> bool| all.iter().rev().find(|one| ends(one) && says(&one.1, least));
+    let last = |least: fn(Words) -> bool| {
+        all.iter().rev().find(|sentence| ends(sentence) && says(&sentence.1, least))
+    };
     let only = || {
-        all.first().filter(|one| {
-            all.len() == 1 && says(&one.1, |words| words.are_prose() && words.plain >= 3)
+        all.first().filter(|sentence| {
+            all.len() == 1 && says(&sentence.1, |words| words.are_prose() && words.plain >= 3)
         })
     };
     let found = last(Words::are_a_sentence)
@@ -218,8 +219,8 @@ impl Characters<'_> {
 
 /// Whether a request contains a word that is neither a function word nor common to all requests.
 pub fn names_something(request: &str) -> bool {
-    let apostrophe = |one: char| matches!(one, '\'' | '’');
-    request.split(|one: char| !one.is_alphanumeric() && !apostrophe(one)).any(|word| {
+    let apostrophe = |c: char| matches!(c, '\'' | '’');
+    request.split(|c: char| !c.is_alphanumeric() && !apostrophe(c)).any(|word| {
         let word = word.trim_matches(apostrophe).to_lowercase().replace('’', "'");
         let letters = word.contains(char::is_alphabetic);
         letters && !is_stop_word(&word) && GENERAL.binary_search(&word.as_str()).is_err()

@@ -122,7 +122,7 @@ const TECHNOLOGIES: &[Technology] = technologies! {
 
 /// The technologies, by name.
 static BY_NAME: LazyLock<HashMap<&str, &Technology>> =
-    LazyLock::new(|| TECHNOLOGIES.iter().map(|one| (one.name, one)).collect());
+    LazyLock::new(|| TECHNOLOGIES.iter().map(|technology| (technology.name, technology)).collect());
 
 /// The technologies that a word names, by the word in lower case; with each the word itself.
 static BY_WORD: LazyLock<HashMap<String, Vec<(&str, &Technology)>>> = LazyLock::new(|| {

@@ -100,9 +100,10 @@ impl Versions {
 
 /// Whether one of some versions is not among others.
 fn lacks(versions: &BTreeSet<Version>, others: &BTreeSet<Version>) -> bool {
-    let same =
-        |one: &Version, other: &Version| one.iter().zip(other).all(|(one, other)| one == other);
-    versions.iter().any(|one| !others.iter().any(|other| same(one, other)))
+    let same = |version: &Version, other: &Version| {
+        version.iter().zip(other).all(|(part, other)| part == other)
+    };
+    versions.iter().any(|version| !others.iter().any(|other| same(version, other)))
 }
 
 /// The name that the next number belongs to.

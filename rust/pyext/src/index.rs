@@ -123,8 +123,9 @@ impl Index {
                 counterexamples,
                 ..record
             };
-            let vectors = vectors
-                .map(|list| list.iter().map(|one| numbers(one).map(Some)).collect::<PyResult<_>>());
+            let vectors = vectors.map(|list| {
+                list.iter().map(|vector| numbers(vector).map(Some)).collect::<PyResult<_>>()
+            });
             let [exclusions, examples, counterexamples] = vectors;
             let hints = HintVectors {
                 exclusions: exclusions?,

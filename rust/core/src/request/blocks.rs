@@ -18,7 +18,7 @@ pub(super) struct Line<'a> {
 
 impl Line<'_> {
     fn is_blank(&self) -> bool {
-        !self.text.contains(|one: char| !one.is_whitespace() && !one.is_control())
+        !self.text.contains(|c: char| !c.is_whitespace() && !c.is_control())
     }
 
     fn indent(&self) -> usize {
@@ -82,7 +82,7 @@ fn place_of_fence(line: &str, inside: &mut bool) -> Option<usize> {
     }
     let opens = line.matches(FENCE).count() % 2 == 1;
     let named = info.len() <= 20
-        && info.chars().all(|one| one.is_alphanumeric() || matches!(one, '+' | '-' | '#'));
+        && info.chars().all(|c| c.is_alphanumeric() || matches!(c, '+' | '-' | '#'));
     (opens && named).then_some(last)
 }
 
@@ -122,7 +122,7 @@ impl Signs {
             if is_bare_key(line.text) {
                 let next = lines
                     .get(number + 1..)
-                    .and_then(|rest| rest.iter().find(|one| !one.is_blank()));
+                    .and_then(|rest| rest.iter().find(|line| !line.is_blank()));
                 let has_members = next.is_some_and(|next| {
                     next.indent() > line.indent()
                         || (line.indent() > 0 && next.text.trim_start().starts_with("- "))
@@ -221,13 +221,13 @@ fn mark(
 ) {
     let shapes: Vec<Option<usize>> = lines.iter().map(shape).collect();
     let mut at = 0;
-    for group in shapes.chunk_by(|one, next| one == next) {
+    for group in shapes.chunk_by(Option::eq) {
         let range = at..at + group.len();
         at = range.end;
         if group.len() >= least && group.first().is_some_and(Option::is_some) {
-            for one in signs.get_mut(range).unwrap_or_default() {
-                if one.is_none_or(|one| one.weight < ENOUGH) {
-                    *one = Some(Sign { kind, weight: ENOUGH });
+            for slot in signs.get_mut(range).unwrap_or_default() {
+                if slot.is_none_or(|sign| sign.weight < ENOUGH) {
+                    *slot = Some(Sign { kind, weight: ENOUGH });
                 }
             }
         }
@@ -239,7 +239,7 @@ fn fence(text: &str) -> Option<(&str, bool)> {
     let text = text.trim_start().trim_start_matches("> ");
     let text =
         text.strip_prefix("- ").or_else(|| text.strip_prefix("* ")).unwrap_or(text).trim_start();
-    let first = text.chars().next().filter(|one| matches!(one, '`' | '~'))?;
+    let first = text.chars().next().filter(|c| matches!(c, '`' | '~'))?;
     let mark = text.get(..text.len() - text.trim_start_matches(first).len())?;
     let info = text.get(mark.len()..)?.trim();
     let named = !info.is_empty();
@@ -265,8 +265,8 @@ fn fenced(lines: &[Line<'_>], signs: &Signs, at: usize) -> Option<Block> {
     }
     let inside = at + 1..end.unwrap_or(lines.len());
     let mut evidence = Evidence::default();
-    for one in inside.clone().filter_map(|number| signs.at(number)) {
-        evidence.add(one);
+    for sign in inside.clone().filter_map(|number| signs.at(number)) {
+        evidence.add(sign);
     }
     let kind = evidence.kind().unwrap_or(if quotes { Kind::Quotation } else { Kind::Code });
     // Where nothing closes it, the last paragraph may be a request.
@@ -285,7 +285,7 @@ fn last_paragraph(lines: &[Line<'_>], signs: &Signs, within: Range<usize>) -> Op
     let first = (within.start..last).rev().find(blank).map_or(within.start, |blank| blank + 1);
     let prose =
         |number: usize| lines.get(number).is_some_and(|line| Words::of(line.text).are_prose());
-    let whole = |number: usize| signs.at(number).is_some_and(|one| one.weight >= ENOUGH);
+    let whole = |number: usize| signs.at(number).is_some_and(|sign| sign.weight >= ENOUGH);
     let mut paragraph = first..=last;
     (paragraph.clone().any(prose) && !paragraph.any(whole)).then_some(first..within.end)
 }
@@ -373,10 +373,10 @@ fn letter(lines: &[Line<'_>], signs: &Signs, at: usize) -> Option<Block> {
     let mut weight = 0;
     let mut body = at;
     while let Some(line) = lines.get(body).filter(|line| !line.is_blank()) {
-        let one = signs.at(body).filter(|_| begins_mail(line.text));
+        let sign = signs.at(body).filter(|_| begins_mail(line.text));
         // A field may go on in the next line.
-        match one {
-            Some(one) => weight += usize::from(one.weight),
+        match sign {
+            Some(sign) => weight += usize::from(sign.weight),
             None if weight > 0 && line.indent() > 0 => {}
             None => break,
         }
@@ -433,7 +433,7 @@ impl Evidence {
 }
 
 /// Kinds that follow each other in one paste.
-fn go_together(one: Kind, other: Kind) -> bool {
+fn go_together(kind: Kind, other: Kind) -> bool {
     let family = |kind| match kind {
         Kind::Log | Kind::Traceback | Kind::Dump | Kind::Terminal => 0,
         Kind::Mail | Kind::Quotation => 1,
@@ -442,7 +442,7 @@ fn go_together(one: Kind, other: Kind) -> bool {
         Kind::Diff => 4,
         Kind::Url => 5,
     };
-    family(one) == family(other)
+    family(kind) == family(other)
 }
 
 /// Lines from a place on that give evidence of one paste, and where to look on.
@@ -463,12 +463,12 @@ fn run(lines: &[Line<'_>], signs: &Signs, at: usize) -> (Option<Block>, usize) {
             blank = true;
             continue;
         }
-        if let Some(one) = signs.at(number) {
-            let kind = evidence.kind().unwrap_or(one.kind);
-            let goes_on = one.kind == kind || one.weight.saturating_mul(2) >= ENOUGH;
+        if let Some(sign) = signs.at(number) {
+            let kind = evidence.kind().unwrap_or(sign.kind);
+            let goes_on = sign.kind == kind || sign.weight.saturating_mul(2) >= ENOUGH;
             let apart = blank || waiting.is_some();
-            let counts = one.weight > 0 || (line.indent() > 0 && waiting.is_some());
-            if apart && end > at && !(counts && goes_on && go_together(kind, one.kind)) {
+            let counts = sign.weight > 0 || (line.indent() > 0 && waiting.is_some());
+            if apart && end > at && !(counts && goes_on && go_together(kind, sign.kind)) {
                 break;
             }
             if end > at && fence(line.text).is_some() {
@@ -480,8 +480,8 @@ fn run(lines: &[Line<'_>], signs: &Signs, at: usize) -> (Option<Block>, usize) {
                     doubtful.push(first..number);
                 }
             }
-            evidence.add(one);
-            last = Some(one);
+            evidence.add(sign);
+            last = Some(sign);
             end = number + 1;
             blank = false;
             continue;
@@ -584,7 +584,7 @@ fn is_changed(line: &str) -> bool {
     let mut letters = line.chars();
     match letters.next() {
         Some(' ') => true,
-        Some('+' | '-') => letters.next().is_some_and(|one| one != ' '),
+        Some('+' | '-') => letters.next().is_some_and(|c| c != ' '),
         _ => false,
     }
 }

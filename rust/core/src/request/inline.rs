@@ -141,7 +141,7 @@ impl<'a> Scan<'a> {
         let line = self.line();
         let name = Reader::new(line)
             .text("<")?
-            .run(1, 40, |one| one.is_ascii_alphanumeric() || matches!(one, '-' | ':'))?;
+            .run(1, 40, |c| c.is_ascii_alphanumeric() || matches!(c, '-' | ':'))?;
         if !name.rest.starts_with(['>', ' ', '/']) {
             return None;
         }
@@ -155,9 +155,9 @@ impl<'a> Scan<'a> {
     fn address(&mut self) -> Option<(Kind, Range<usize>)> {
         let host = self.rest().strip_prefix("://")?;
         let whole = host
-            .split(|one: char| {
-                one.is_whitespace()
-                    || matches!(one, '"' | '\'' | '<' | '>' | ')' | ']' | '}' | '`' | '|')
+            .split(|c: char| {
+                c.is_whitespace()
+                    || matches!(c, '"' | '\'' | '<' | '>' | ')' | ']' | '}' | '`' | '|')
             })
             .next()?;
         let whole = whole.trim_end_matches(['.', ',', ';', ':', '!', '?', '*', '_', '—', '…', '/']);
@@ -167,8 +167,8 @@ impl<'a> Scan<'a> {
         let kind = file.rsplit_once('.').filter(|(name, kind)| {
             !name.is_empty()
                 && kind.len() <= 5
-                && kind.starts_with(|one: char| one.is_ascii_alphabetic())
-                && kind.bytes().all(|one| one.is_ascii_alphanumeric())
+                && kind.starts_with(|c: char| c.is_ascii_alphabetic())
+                && kind.bytes().all(|byte| byte.is_ascii_alphanumeric())
                 && !PAGES.contains(kind)
         });
         let end = whole.len() - kind.map_or(0, |(_, kind)| kind.len() + 1);
@@ -192,7 +192,7 @@ impl<'a> Scan<'a> {
         if self.done.announced.1 >= MOST_LOOKS {
             self.done.announced = (self.line, 0);
         }
-        let kind = sign(rest).filter(|one| one.weight >= ENOUGH)?.kind;
+        let kind = sign(rest).filter(|sign| sign.weight >= ENOUGH)?.kind;
         let says_more = Words::of(&without_strings(rest)).common > 2;
         let is_one =
             matches!(kind, Kind::Code | Kind::Sql) && rest.trim().len() >= SHORT && !says_more;
@@ -238,8 +238,9 @@ impl<'a> Scan<'a> {
             self.done.statements = self.line;
             let end = line.find(';').map_or(line.trim_end().len(), |end| end + 1);
             let statement = line.get(..end)?;
-            let sign = sign(statement).filter(|one| one.kind == Kind::Sql && one.weight >= ENOUGH);
-            return sign.map(|one| (one.kind, self.at..self.at + end));
+            let sign =
+                sign(statement).filter(|sign| sign.kind == Kind::Sql && sign.weight >= ENOUGH);
+            return sign.map(|sign| (sign.kind, self.at..self.at + end));
         }
         if letter.is_ascii_graphic() {
             let word = line.split(char::is_whitespace).next()?;

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     fn kind_of(line: &str) -> Option<(Kind, u8)> {
-        sign(line).map(|one| (one.kind, one.weight))
+        sign(line).map(|sign| (sign.kind, sign.weight))
     }
 
     #[test]
@@ -222,7 +222,7 @@ mod tests {
             "# Plan",
             "1. merge the files",
         ] {
-            assert!(sign(line).is_none_or(|one| one.weight < ENOUGH), "{line}: {:?}", sign(line));
+            assert!(sign(line).is_none_or(|sign| sign.weight < ENOUGH), "{line}: {:?}", sign(line));
         }
     }
 }

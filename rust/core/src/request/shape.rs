@@ -32,7 +32,7 @@ impl Words {
                 words.symbols += usize::from(!USED_IN_PROSE.contains(&inner));
                 continue;
             }
-            if !inner.chars().all(|one| one.is_alphabetic() || matches!(one, '\'' | '’' | '-')) {
+            if !inner.chars().all(|c| c.is_alphabetic() || matches!(c, '\'' | '’' | '-')) {
                 continue;
             }
             words.plain += 1;
@@ -64,14 +64,14 @@ pub(super) fn is_addressed(line: &str) -> bool {
         "can", "could", "why", "how",
     ];
     // Programs speak English.
-    if line.chars().find(|one| one.is_alphabetic()).is_some_and(|one| one >= FIRST_BEYOND_LATIN) {
+    if line.chars().find(|c| c.is_alphabetic()).is_some_and(|c| c >= FIRST_BEYOND_LATIN) {
         return true;
     }
     let words = Words::of(line);
     words.are_prose()
         && words.plain >= 3
         && line.split_whitespace().any(|token| {
-            let token = token.trim_matches(|one: char| !one.is_alphanumeric()).to_lowercase();
+            let token = token.trim_matches(|c: char| !c.is_alphanumeric()).to_lowercase();
             WORDS.contains(&token.as_str())
         })
 }

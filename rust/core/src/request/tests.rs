@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn kinds(prompt: &str) -> Vec<Kind> {
-    split(prompt).material.iter().map(|one| one.kind).collect()
+    split(prompt).material.iter().map(|material| material.kind).collect()
 }
 
 #[test]
@@ -347,8 +347,12 @@ fn a_long_paste_takes_as_long_as_its_length() {
 
 /// Spans cover the prompt, and the request is made of its own.
 fn check(prompt: &str, found: &Split) {
-    let mut all: Vec<Span> =
-        found.spans.iter().copied().chain(found.material.iter().map(|one| one.span)).collect();
+    let mut all: Vec<Span> = found
+        .spans
+        .iter()
+        .copied()
+        .chain(found.material.iter().map(|material| material.span))
+        .collect();
     all.sort_by_key(|span| (span.start, span.end));
     let mut end = 0;
     for span in &all {
