@@ -64,7 +64,7 @@ fn levels() -> &'static HashMap<String, usize> {
             let Some(level) = words.next().and_then(|level| level.parse().ok()) else { continue };
             for word in words {
                 let stems = analyzer.map(|analyzer| analyzer.terms(word)).unwrap_or_default();
-                // Of two words with one stem, the more common one counts.
+                // Of two words with one stem, the more common word counts.
                 for stem in stems {
                     levels.entry(stem).or_insert(level);
                 }

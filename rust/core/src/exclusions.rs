@@ -16,7 +16,7 @@ use forms::{Form, GENERAL, Object};
 /// A description that has fewer words left is searched whole: there is too little else in it.
 const FEWEST_WORDS: usize = 3;
 
-/// More exclusions than this, or longer ones in bytes, are cut off.
+/// More exclusions than this, or exclusions of more bytes, are cut off.
 const MOST_EXCLUSIONS: usize = 32;
 const LONGEST_EXCLUSION: usize = 200;
 
@@ -165,7 +165,7 @@ impl<'a> Sentence<'a> {
         })
     }
 
-    /// The first token of the exclusions: the verb, unless it is a general one such as "handle".
+    /// The first token of the exclusions: the verb, unless it is a general verb such as "handle".
     fn object_from(&self, form: &Form, end: usize) -> usize {
         let general =
             |at: usize| self.tokens.get(at).is_some_and(|token| GENERAL.contains(&&*token.text));
@@ -458,7 +458,7 @@ impl<'a> Sentence<'a> {
         while first < last && is_any(first, LEADING) {
             first += 1;
         }
-        // "non-tabular files" leave the tabular ones.
+        // "non-tabular files" leave the tabular files.
         if self.tokens.get(first..last)?.iter().any(|token| token.text.starts_with("non-")) {
             return None;
         }

@@ -211,7 +211,8 @@ fn patterns(written: &[&'static str]) -> Vec<Pattern> {
 static MENTIONED: LazyLock<Pattern> =
     LazyLock::new(|| Pattern::new("is|are|were|gets|get|being mentioned|named|requested", CLASSES));
 
-/// The triggers of a document, in the order of the text and without repetitions; its title is one.
+/// The triggers of a document, in the order of the text and without repetitions; its title is a
+/// trigger.
 ///
 /// `purpose` is the text without its exclusions: "not when the user says ..." names no trigger.
 pub fn read(title: &str, purpose: &str) -> Vec<String> {
@@ -279,7 +280,8 @@ fn of_sentence(text: &str) -> Vec<String> {
 /// The items of an enumeration without quotation marks, as far as they are short.
 fn items(text: &str, tokens: &[Token<'_>], from: usize, to: usize) -> Vec<String> {
     let mut found = Vec::new();
-    // "Triggers: deck; slides" is a list to its end; in a sentence, a semicolon begins another clause.
+    // "Triggers: deck; slides" is a list to its end; in a sentence, a semicolon begins another
+    // clause.
     let is_list = from
         .checked_sub(1)
         .and_then(|before| tokens.get(before))

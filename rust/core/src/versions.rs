@@ -174,7 +174,7 @@ fn canonical(name: &str) -> String {
 /// Words between two versions of the same thing.
 const BETWEEN: [&str; 9] = ["to", "and", "or", "through", "until", "into", "version", "from", "vs"];
 
-/// Words that extend a version before them to all later ones.
+/// Words that extend a version before them to all later versions.
 const LATER: [&str; 6] = ["later", "newer", "higher", "above", "up", "onwards"];
 
 /// Words in front of a number that is not a version.

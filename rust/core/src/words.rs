@@ -10,7 +10,7 @@ pub(crate) struct Token<'a> {
     pub(crate) text: Cow<'a, str>,
     /// Its first byte in the text.
     pub(crate) start: usize,
-    /// The byte after its last one.
+    /// The byte after its last byte.
     pub(crate) end: usize,
     /// Whether it is written like the name of a skill: in backticks, or with a hyphen or underscore.
     pub(crate) is_name: bool,
@@ -93,7 +93,7 @@ pub(crate) fn tokens(text: &str) -> Vec<Token<'_>> {
 /// Most bytes between the marks of a quotation.
 const LONGEST_QUOTE: usize = 200;
 
-/// The quotations in their order; a quotation within another one is a part of it.
+/// The quotations in their order; a quotation within another quotation is a part of it.
 pub(crate) fn quoted(text: &str) -> Vec<Range<usize>> {
     let mut found: Vec<Range<usize>> = Vec::new();
     let mut before = ' ';
@@ -153,8 +153,8 @@ pub(crate) struct Bounds {
     pub(crate) is_item: bool,
 }
 
-/// The sentences of a text, each with the white space behind it. A line that is merely wrapped ends
-/// none; one does that a blank line or an item of a list follows.
+/// The sentences of a text, each with the white space behind it. A line break ends a
+/// sentence only before a blank line or an item of a list.
 pub(crate) fn sentences(text: &str) -> Vec<Bounds> {
     let mut found = Vec::new();
     let (mut start, mut is_item) = (0, item_mark(text) > 0);

@@ -93,7 +93,8 @@ pub(crate) fn is_courtesy(prompt: &str) -> bool {
     history::is_courtesy(prompt)
 }
 
-/// The probability that the best candidate fits a query that needs a document; none without one.
+/// The probability that the best candidate fits a query that needs a document; none without a
+/// candidate.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "PyO3 extracts owned lists")]
 pub(crate) fn standing(

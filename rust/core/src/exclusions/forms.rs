@@ -31,7 +31,7 @@ enum Guard {
     None,
     /// The verb, the last word of the pattern, excludes what follows it.
     Excludes,
-    /// The verb does, and is one of the third person: "never writes".
+    /// The verb does, and is in the third person: "never writes".
     ThirdPerson,
     /// "unless" in a sentence that says when to use it, and not "unless the user asks".
     Unless,

@@ -12,7 +12,7 @@ pub(super) struct Line<'a> {
     pub(super) text: &'a str,
     /// Where it starts, in bytes.
     pub(super) start: usize,
-    /// Where the next one starts.
+    /// Where the next line starts.
     pub(super) end: usize,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Block {
     pub(super) doubtful: Vec<Range<usize>>,
 }
 
-/// The lines of a text. Where a fence opens or closes within a line, it begins one of its own.
+/// The lines of a text. Where a fence opens or closes within a line, it begins a line of its own.
 pub(super) fn lines_of(text: &str) -> Vec<Line<'_>> {
     let mut lines = Vec::new();
     let mut inside = false;
@@ -57,8 +57,9 @@ pub(super) fn lines_of(text: &str) -> Vec<Line<'_>> {
     lines
 }
 
-/// Where a line is to be cut, so that a fence is a line of its own; none where it is one, or holds
-/// none. `inside` tells whether the line is in a fenced block, and afterwards whether the next is.
+/// Where a line is to be cut, so that a fence is a line of its own; none if the line is a fence or
+/// holds none. `inside` tells whether the line is in a fenced block, and afterwards whether the next
+/// is.
 fn place_of_fence(line: &str, inside: &mut bool) -> Option<usize> {
     const FENCE: &str = "```";
     let trimmed = line.trim_start();
@@ -109,7 +110,7 @@ pub(super) fn blocks(lines: &[Line<'_>]) -> Vec<Block> {
 /// What each line says, alone and with its neighbours.
 struct Signs {
     of: Vec<Option<Sign>>,
-    /// Per line, the next one from there on that closes a letter.
+    /// Per line, the next line from there on that closes a letter.
     closings: Vec<Option<usize>>,
 }
 
@@ -420,7 +421,7 @@ impl Evidence {
         self.of.iter().map(|(_, sum)| sum).sum::<usize>() >= usize::from(ENOUGH)
     }
 
-    /// The kind with the most evidence, the first of equal ones.
+    /// The kind with the most evidence, the first of equal kinds.
     fn kind(&self) -> Option<Kind> {
         let mut best: Option<(Kind, usize)> = None;
         for (kind, sum) in self.of.iter().filter(|(_, sum)| *sum > 0) {

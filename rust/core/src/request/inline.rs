@@ -6,7 +6,7 @@ use super::Kind;
 use super::lines::{ENOUGH, LONGEST_WORD, is_level, sign};
 use super::shape::{Reader, Words, after_time, without_strings};
 
-/// A quotation of this many bytes or more is material; a shorter one is part of the request.
+/// A quotation of this many bytes or more is material; a shorter quotation is part of the request.
 const LONG_QUOTATION: usize = 160;
 
 /// Fewer bytes of JSON or XML are an example of the request's own.
@@ -133,7 +133,7 @@ impl<'a> Scan<'a> {
         (end >= SHORT).then_some((Kind::Json, self.at..self.at + end))
     }
 
-    /// XML or HTML, from a tag to the last closing one of the line.
+    /// XML or HTML, from a tag to the last closing tag of the line.
     fn tags(&mut self) -> Option<(Kind, Range<usize>)> {
         if self.at < self.done.tags {
             return None;

@@ -29,7 +29,7 @@ pub(super) struct Sign {
     pub(super) weight: u8,
 }
 
-/// The evidence that makes a block: one unmistakable line, or several weaker ones.
+/// The evidence that makes a block: one unmistakable line, or several weaker lines.
 pub(super) const ENOUGH: u8 = 6;
 const HALF: u8 = 3;
 const THIRD: u8 = 2;

@@ -76,7 +76,7 @@ pub(super) fn is_addressed(line: &str) -> bool {
         })
 }
 
-/// The first letter of the Greek alphabet; no Latin one is behind it but those with rare accents.
+/// The first letter of the Greek alphabet; of the Latin letters, only those with rare accents follow.
 const FIRST_BEYOND_LATIN: char = '\u{370}';
 
 /// Tokens without a letter that are common in sentences.
@@ -112,7 +112,7 @@ pub(super) fn without_strings(line: &str) -> String {
     kept
 }
 
-/// Reads a line from its start, one expectation after the other.
+/// Reads a line from its start, expectation by expectation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reader<'a> {
     pub(super) rest: &'a str,

@@ -142,7 +142,7 @@ const MATERIAL: &[(Kind, &str)] = &[
 fn each_kind_of_material_is_known_by_itself() {
     for (kind, material) in MATERIAL {
         let found = split(material);
-        // The last line of an output may be a request, and a single line is one.
+        // The last line of an output may be a request, and a single line is a request.
         let only = found.request.is_empty() || *kind == Kind::Terminal || !material.contains('\n');
         assert!(only, "{kind:?}: {material}\nrequest: {:?}", found.request);
         assert_eq!(kinds(&format!("fix this\n\n{material}")), [*kind], "{material}");

@@ -279,7 +279,7 @@ fn assignment(bare: &str) -> Option<u8> {
     }
 }
 
-/// `print(total)`, `app.get("/", (req, res) =>`, `.filter(one => one.ok)`.
+/// `print(total)`, `app.get("/", (req, res) =>`, `.filter(row => row.ok)`.
 fn call(bare: &str) -> Option<u8> {
     let open = bare.find('(')?;
     let name = bare.get(..open)?;

@@ -51,7 +51,7 @@ const STATEMENTS: [&str; 22] = [
     "BEGIN;",
 ];
 
-/// A statement in capitals, or one that ends as a statement ends.
+/// A statement in capitals, or text that ends as a statement ends.
 pub(super) fn sql(text: &str, _indent: usize) -> Option<Sign> {
     let kind = Kind::Sql;
     let words = Words::of(&without_strings(text));
@@ -191,7 +191,7 @@ pub(super) fn config(text: &str, indent: usize) -> Option<Sign> {
             let capital =
                 key.chars().all(|c| c.is_ascii_uppercase() || c == '_' || c.is_ascii_digit());
             let words = Words::of(&without_strings(value));
-            // An expression is code; a sentence is one.
+            // An expression is code; a sentence is prose.
             let plain = !value.contains(['(', ';', '{']);
             if plain && (words.all <= 2 || !words.are_a_sentence()) {
                 return found(kind, if capital && key.len() > 1 { HALF } else { THIRD });
@@ -215,7 +215,7 @@ pub(super) fn config(text: &str, indent: usize) -> Option<Sign> {
     {
         return None;
     }
-    // A column of keys and one of values.
+    // A column of keys and a column of values.
     if value.starts_with("   ") && !value.trim().is_empty() {
         return found(kind, HALF);
     }
