@@ -27,7 +27,7 @@ from crossgate import (
     Profile,
     Router,
 )
-from crossgate._retrieval import index as index_module
+from crossgate._retrieval import document_index as index_module
 
 REBUILD = "crossgate index"
 

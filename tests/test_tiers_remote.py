@@ -27,8 +27,8 @@ from conftest import refused
 from crossgate import InputError, ModelError, PairScore, RerankerError
 from crossgate._reranking import background, http, shared_state, tokens
 from crossgate._reranking import remote as remote_module
-from crossgate._reranking.hosted import HOSTED
-from crossgate._reranking.registry import PROVIDERS, RequestLimits
+from crossgate._reranking.hosted_rerankers import HOSTED
+from crossgate._reranking.providers import PROVIDERS, RequestLimits
 from crossgate._reranking.remote import _batches, _Wire, checked
 from crossgate.rerankers import (
     CircuitBreaker,

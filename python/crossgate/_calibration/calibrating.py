@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-from crossgate._calibration import answer_threshold, shortlists, skipping, weights
+from crossgate._calibration import answer_threshold, shortlist_promises, skipping, weights
 from crossgate._calibration.anytime_model import fit_anytime
 from crossgate._calibration.fitted_outcomes import Array, Flags, Outcomes, Stated, outcomes, stated
 from crossgate._calibration.halves import is_chained, split
@@ -35,7 +35,7 @@ from crossgate._evaluation.measures.statistics import (
     means,
 )
 from crossgate._evaluation.runs.modes import decide_all, reblended
-from crossgate._evaluation.runs.runs import MODES, Run, RunHeader, StoredQuery
+from crossgate._evaluation.runs.stored_runs import MODES, Run, RunHeader, StoredQuery
 from crossgate._evaluation.runs.unread import read_ahead
 from crossgate._support.checks import check_number, check_shortlist
 from crossgate._support.errors import CalibrationError, InputError, SourceError
@@ -229,7 +229,7 @@ def calibrate(
     weighed = ranking.replace(relevance=fit_relevance(fit, ranking))
     answering = _fit_answer(seen, fit, fit_corpora, weighed, objective, seed)
     gated = _fit_gate(answering, seen, fit, fit_corpora, objective)
-    listed = shortlists.fit_shortlist(
+    listed = shortlist_promises.fit_shortlist(
         _promised_for(runs, objective, (fit, report), (fit_corpora, report_corpora)),
         gated,
         coverage=objective.coverage,
@@ -620,14 +620,17 @@ def _check_promise(report: Figures, objective: Objective) -> None:
     share, kept = objective.keep_recall, report.kept
     if level is None and share is not None and kept is not None:
         count = round(kept.value * kept.count)
-        if binom.cdf(count, kept.count, share) < shortlists.SIGNIFICANCE:
+        if binom.cdf(count, kept.count, share) < shortlist_promises.SIGNIFICANCE:
             raise CalibrationError(
                 "promise_broken",
                 f"{count} of {kept.count} right picks of the held-out half pass the threshold, too "
                 f"few for {share:.1%}. Nothing was written; give more queries, or keep less",
             )
     lost = report.recall_loss
-    if lost is not None and _at_least(lost, shortlists.SIGNIFICANCE) > objective.max_recall_loss:
+    if (
+        lost is not None
+        and _at_least(lost, shortlist_promises.SIGNIFICANCE) > objective.max_recall_loss
+    ):
         raise CalibrationError(
             "promise_broken",
             f"on the held-out half, skipping costs {lost.value:.1%} of recall@1, clearly more than "
@@ -641,7 +644,7 @@ def check_false_positives(report: Figures, level: float | None) -> None:
     injected = report.modes["gated"]["false_positive_rate"]
     if level is not None and injected is not None:
         count = round(injected.value * injected.count)
-        if binom.sf(count - 1, injected.count, level) < shortlists.SIGNIFICANCE:
+        if binom.sf(count - 1, injected.count, level) < shortlist_promises.SIGNIFICANCE:
             raise CalibrationError(
                 "promise_broken",
                 f"a pick for {share_of(count, injected.count, 'no-match query')} of the "

@@ -20,7 +20,7 @@ from crossgate._calibration.fitted_outcomes import stated
 from crossgate._calibration.halves import split
 from crossgate._core import Profile
 from crossgate._evaluation.runs.modes import decide_all, reblended
-from crossgate._evaluation.runs.runs import Run, StoredQuery
+from crossgate._evaluation.runs.stored_runs import Run, StoredQuery
 from crossgate._support.errors import CalibrationError
 from crossgate._support.wording import counted, noun_for
 from crossgate._values.profile_files import check_models

@@ -20,7 +20,7 @@ from crossgate._cli.labelled import (
     subjects_of,
 )
 from crossgate._cli.output import json_option, progress, show
-from crossgate._reranking.registry import PROVIDERS
+from crossgate._reranking.providers import PROVIDERS
 from crossgate._support.errors import InputError, SourceError
 from crossgate._support.files import atomic_write, cannot_write, try_writing
 from crossgate._support.wording import counted, share_of
@@ -250,7 +250,7 @@ def _remote(options: argparse.Namespace, modes: Sequence[Mode]) -> Reranker | No
         RerankerError: `no_key`.
     """
     from crossgate._reranking.decision_model import DecisionReranker
-    from crossgate._reranking.hosted import HOSTED
+    from crossgate._reranking.hosted_rerankers import HOSTED
     from crossgate._reranking.remote import SWITCH, switched_off
     from crossgate.evaluation import is_run
 

@@ -15,7 +15,7 @@ from crossgate._support.wording import share_of
 
 if TYPE_CHECKING:
     from crossgate._decision.router import Router
-    from crossgate._retrieval.index import Index
+    from crossgate._retrieval.document_index import Index
     from crossgate._sources.examples import Example
 
 MOST_KNOWN = 500
@@ -89,7 +89,7 @@ def teach(
         IndexFileError: If the index cannot be read or written.
     """
     from crossgate._decision.router import Router
-    from crossgate._retrieval.index import Index, id_of
+    from crossgate._retrieval.document_index import Index, id_of
     from crossgate._sources.examples import Example, examples_beside, read_examples
 
     index = Index.open(path)

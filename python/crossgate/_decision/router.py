@@ -26,7 +26,7 @@ from crossgate._decision.cascade import (
 from crossgate._decision.context import Context, Conversation, mixed, traced
 from crossgate._reranking.chain import Chain
 from crossgate._reranking.contract import NO_DEADLINE, Deadline, passages_of
-from crossgate._retrieval.index import Index, check_embedder, embedder_mismatch, id_of
+from crossgate._retrieval.document_index import Index, check_embedder, embedder_mismatch, id_of
 from crossgate._retrieval.spelling import corrected
 from crossgate._runtime.models.manifest import ROUTING_RERANKER, languages_of
 from crossgate._support.checks import (

@@ -10,7 +10,7 @@ from crossgate._decision.clauses import clauses
 from crossgate._decision.context import Context
 from crossgate._decision.orderings import nearest
 from crossgate._decision.router import Router
-from crossgate._retrieval.index import Index
+from crossgate._retrieval.document_index import Index
 from crossgate._sources.tools import own_tools
 from crossgate._support.checks import MAX_QUERY_CHARACTERS, check_confidence
 from crossgate._support.errors import InputError

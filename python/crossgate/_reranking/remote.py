@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 
 from crossgate._reranking import tokens
 from crossgate._reranking.contract import LEAST_PAIRS, NO_DEADLINE, Deadline, PairScore, Scores
-from crossgate._reranking.registry import RequestLimits
+from crossgate._reranking.providers import RequestLimits
 from crossgate._reranking.shared_state import background
 from crossgate._support.checks import check_count, check_number, check_text
 from crossgate._support.errors import InputError, ModelError, RerankerError

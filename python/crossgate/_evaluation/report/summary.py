@@ -33,7 +33,7 @@ from crossgate._evaluation.runs.modes import (
     reblended,
     without_thresholds,
 )
-from crossgate._evaluation.runs.runs import MODES, Mode, Run, RunHeader, StoredQuery
+from crossgate._evaluation.runs.stored_runs import MODES, Mode, Run, RunHeader, StoredQuery
 from crossgate._support.errors import InputError
 from crossgate._support.wording import counted
 from crossgate._values.profile_files import profile_values
