@@ -392,20 +392,18 @@ def _require(*halves: Outcomes) -> None:
         if right < LEAST_RIGHT:
             raise TooFewLabelsError(
                 "no_gate",
-                f"no gate established: the first pick fits for "
-                f"{share_of(right, len(half), 'query')} of the {name}, {LEAST_RIGHT} are "
-                "needed to tell when it does. Queries that share "
-                "documents are kept in one half",
+                "no gate established: the first pick fits for "
+                f"{share_of(right, len(half), 'query')} of the {name}, {LEAST_RIGHT} are needed to "
+                "tell when it does. Queries that share documents are kept in one half",
             )
         expected = float(half.chance.sum())
         spread = math.sqrt(float((half.chance * (1 - half.chance)).sum()))
         if half.stage2_right.sum() <= expected + NormalDist().inv_cdf(1 - CHANCE) * spread:
             raise CalibrationError(
                 "no_gate",
-                f"no gate established: the first pick fits for "
+                "no gate established: the first pick fits for "
                 f"{counted(int(half.stage2_right.sum()), 'query')} of the {name}, and a random "
-                f"pick for {expected:.0f}. Do the labels belong to "
-                "these queries?",
+                f"pick for {expected:.0f}. Do the labels belong to these queries?",
             )
 
 
@@ -470,10 +468,9 @@ def _fit_answer(
             raise CalibrationError(
                 "too_few_negatives",
                 f"the half to fit on has {counted(len(empty), 'no-match query')}, "
-                f"{len(for_models)} for the "
-                f"models and {len(for_threshold)} for the threshold: a false-positive rate of "
-                f"{level:g} needs {needed} of each, so about {4 * needed} in all. "
-                f"{_promised(for_models, for_threshold)}Give more, or allow a higher rate",
+                f"{len(for_models)} for the models and {len(for_threshold)} for the threshold: a "
+                f"false-positive rate of {level:g} needs {needed} of each, so about {4 * needed} "
+                f"in all. {_promised(for_models, for_threshold)}Give more, or allow a higher rate",
             )
         empty = for_models
     left_out = set(np.flatnonzero(~seen.matched).tolist()) - set(empty.tolist())

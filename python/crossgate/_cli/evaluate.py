@@ -208,8 +208,7 @@ def render_comparison(comparison: Comparison) -> str:
     lines += [f"note: {note}" for note in comparison.notes]
     lines += [
         f"{moved.dataset}, {moved.mode}: {counted(len(moved.gained), 'query')} gained a right "
-        "first pick, "
-        f"{len(moved.lost)} lost it"
+        f"first pick, {len(moved.lost)} lost it"
         for moved in comparison.moved
         if moved.gained or moved.lost
     ]

@@ -101,7 +101,7 @@ def teach(
     before = _picks(router, known)
     is_new = index.teach(prompt, id, fits=fits)
     example = Example(prompt, id, id is not None and fits)
-    _write(examples, [*(one for one in written if one != example), example])
+    _write(examples, [*(row for row in written if row != example), example])
     if is_new:
         index.save(path)
     after = _picks(router, known)

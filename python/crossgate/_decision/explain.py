@@ -211,7 +211,7 @@ class _Explained(NamedTuple):
 
     def _likeness(self, text: str) -> float:
         """Return the share of the words of a text or the query that both have."""
-        words, others = (set(one.lower().split()) for one in (self.request.prompt.searched, text))
+        words, others = (set(side.lower().split()) for side in (self.request.prompt.searched, text))
         return len(words & others) / max(1, len(words | others))
 
     def _without(

@@ -306,9 +306,8 @@ class RemoteReranker:
             if asked > limits.query_tokens:
                 raise InputError(
                     "query_too_long",
-                    f"the query has {counted(len(query), 'character')}, and {self.name} reads "
-                    "at most "
-                    f"{counted(limits.query_tokens, 'token')}: pass only the part that states "
+                    f"the query has {counted(len(query), 'character')}, and {self.name} reads at "
+                    f"most {counted(limits.query_tokens, 'token')}: pass only the part that states "
                     "the request",
                 )
             pairs = [tokens.cut(document, limits.document_tokens) for document in documents]

@@ -636,8 +636,7 @@ def check_documents(documents: Iterable[Document], *, empty: bool = False) -> No
             raise InputError(
                 "malformed_candidate",
                 f"document {position} must be a Document, not {type_of(document)}: use "
-                "Document(**row) "
-                "for a mapping",
+                "Document(**row) for a mapping",
             )
         _check(document, empty=empty)
         if document.id in seen:

@@ -140,8 +140,7 @@ def _by_onnxruntime(local: LocalModel) -> Callable[[str], Sequence[float]]:
             raise ModelError(
                 "model_unsupported",
                 f"model {local.name!r} returns {counted(output.ndim + 1, 'dimension')}: an "
-                "embedder returns "
-                "one vector per text or per token",
+                "embedder returns one vector per text or per token",
             )
         vector: Sequence[float] = output
         return vector

@@ -203,8 +203,7 @@ def text_steps(report: StepsReport) -> str:
     dated = "no document has a time" if report.now is None else f"now {report.now.isoformat()}"
     lines = [
         f"{report.dataset} {report.split}: {counted(report.documents, 'document')}, "
-        f"{counted(report.queries, 'query')}, "
-        f"{dated}",
+        f"{counted(report.queries, 'query')}, {dated}",
         f"profile {report.profile}; {report.embedder or 'no embedder'}; {report.reranker}",
         "",
         f"{'':<22}{'recall@1':>9} {'change, points':>20} {'recall@5':>9} {'nDCG@10':>8} "

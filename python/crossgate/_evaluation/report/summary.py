@@ -357,9 +357,8 @@ def _bounds(queries: Sequence[StoredQuery]) -> list[str]:
     if not named:
         return []
     return [
-        f"{counted(named, 'no-match query')} with labels only for documents that do not fit: "
-        "if others fit, "
-        "the false-positive rate is an upper bound"
+        f"{counted(named, 'no-match query')} with labels only for documents that do not fit: if "
+        "others fit, the false-positive rate is an upper bound"
     ]
 
 
