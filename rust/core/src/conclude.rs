@@ -274,7 +274,7 @@ fn shortlist(
         ),
     });
     let ids = line.into_iter().map(|of| of.id.to_owned()).collect();
-    // With another first candidate than that of stage 1, the list is not the list that was fitted.
+    // With another first candidate than that of stage 1, the promise does not hold.
     let coverage = (stage != Stage::SecondWithoutFit).then_some(kept.coverage);
     Listed { ids, coverage, note }
 }
@@ -448,8 +448,8 @@ impl<'a> Order<'a> {
         let fits = profile.fits(reranker);
         let mode = if fits { profile.combine } else { Combine::default() };
         let scores = combine(&read, &profile.blend, &profile.evidence, mode)?;
-        // The models know only the scores of the profile's reranker; with others, the probabilities
-        // after stage 1 hold.
+        // The models were fitted to the scores of the profile's reranker; with those of another, the
+        // probabilities after stage 1 apply.
         let (known, stage) = match gated.signals.zip(stage2_signals(&read, &scores)) {
             Some((signals, Stage2Signals { rerank_score, .. })) if fits => {
                 let candidates = considered(&gated.scored, gated.floor);

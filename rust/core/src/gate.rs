@@ -273,8 +273,8 @@ fn decide(
     }
 }
 
-/// The candidates without those that have evidence against them, behind the first. Their scores say
-/// nothing about the first, which was preferred to them for that evidence.
+/// The candidates without those that have evidence against them, behind the first. The first
+/// was preferred to them for that evidence, so its margin over them means nothing.
 fn without_refusals<'a>(candidates: &[(usize, &'a Scored)]) -> Vec<&'a Scored> {
     let candidates = candidates.iter().map(|(_, candidate)| *candidate);
     let kept = candidates.enumerate().filter(|(place, of)| *place == 0 || !is_refused(of));

@@ -20,7 +20,7 @@ use inline::inline;
 use shape::Words;
 
 codes! {
-    /// What a piece of material is.
+    /// The kind of a piece of material.
     pub enum Kind {
         /// A program, or a part of one.
         Code = "code",
@@ -28,7 +28,7 @@ codes! {
         Log = "log",
         /// An exception with the calls that led to it.
         Traceback = "traceback",
-        /// A change of a file, or a conflict of two.
+        /// A diff, or a merge conflict.
         Diff = "diff",
         /// JSON.
         Json = "json",
@@ -46,7 +46,7 @@ codes! {
         Config = "config",
         /// A mail with its fields, greeting or closing.
         Mail = "mail",
-        /// A text by somebody else, marked as a quotation or of that length.
+        /// A text by another author: marked as a quotation, or as long as one.
         Quotation = "quotation",
         /// Commands at a prompt, with their output.
         Terminal = "terminal",
@@ -159,7 +159,7 @@ fn release(lines: &[Line<'_>], blocks: &mut Vec<Block>) {
     }
 }
 
-/// The parts of a prompt, from its pasted places in their order, in bytes.
+/// The parts of a prompt, from the places of its material in their order, in bytes.
 fn assembled(prompt: &str, pasted: &[(Kind, Range<usize>)]) -> Split {
     let mut split = Split::default();
     let mut characters = Characters { prompt, byte: 0, count: 0 };
@@ -227,7 +227,7 @@ pub fn names_something(request: &str) -> bool {
     })
 }
 
-/// Words of requests that fit anything, sorted.
+/// Words that occur in requests of any kind, sorted.
 const GENERAL: &[&str] = &[
     "above",
     "address",

@@ -1,4 +1,4 @@
-//! Lines that were pasted together: fences, and runs of lines that give evidence of the same.
+//! Blocks of pasted lines: fenced blocks, and runs of lines that look pasted.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use super::Kind;
 use super::lines::{ENOUGH, Sign, begins_mail, is_bare_key, sign};
 use super::shape::{Words, is_addressed, without_strings};
 
-/// A line of the text, without what ends it.
+/// A line of the text, without its line ending.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line<'a> {
     pub(super) text: &'a str,
@@ -32,7 +32,7 @@ pub(super) struct Block {
     pub(super) kind: Kind,
     /// Numbers of its lines.
     pub(super) lines: Range<usize>,
-    /// Sentences among them, which may be the request itself if no other is found.
+    /// Sentences among them, which can be the request if no other line is.
     pub(super) doubtful: Vec<Range<usize>>,
 }
 
@@ -57,9 +57,8 @@ pub(super) fn lines_of(text: &str) -> Vec<Line<'_>> {
     lines
 }
 
-/// Where a line is to be cut, so that a fence is a line of its own; none if the line is a fence or
-/// holds none. `inside` tells whether the line is in a fenced block, and afterwards whether the next
-/// is.
+/// The position at which to split a line so that its fence gets a line of its own; none if the line
+/// is a fence or has none. `inside`, whether the line is in a fenced block, is set for the next line.
 fn place_of_fence(line: &str, inside: &mut bool) -> Option<usize> {
     const FENCE: &str = "```";
     let trimmed = line.trim_start();
@@ -70,7 +69,7 @@ fn place_of_fence(line: &str, inside: &mut bool) -> Option<usize> {
         } else if info.trim().is_empty() {
             *inside = false;
         } else if info.starts_with(' ') || info.trim().contains(' ') {
-            // What follows the closing fence is none of its names.
+            // Several words after a fence are text, not the name of a language.
             *inside = false;
             return Some(line.len() - info.len());
         }
@@ -107,10 +106,10 @@ pub(super) fn blocks(lines: &[Line<'_>]) -> Vec<Block> {
     found
 }
 
-/// What each line says, alone and with its neighbours.
+/// The evidence of each line, alone and with its neighbours.
 struct Signs {
     of: Vec<Option<Sign>>,
-    /// Per line, the next line from there on that closes a letter.
+    /// For each line, the first line from there on that closes a letter.
     closings: Vec<Option<usize>>,
 }
 
@@ -118,7 +117,7 @@ impl Signs {
     fn of(lines: &[Line<'_>]) -> Self {
         let mut of: Vec<Option<Sign>> = lines.iter().map(|line| sign(line.text)).collect();
         columns(lines, &mut of);
-        // A bare key needs members: without any, it announces what follows.
+        // A bare key needs members; without members, it introduces the text below it.
         for (number, line) in lines.iter().enumerate() {
             if is_bare_key(line.text) {
                 let next = lines
@@ -152,7 +151,7 @@ impl Signs {
     }
 }
 
-/// Marks the line that says whose mail is quoted below it, in any language.
+/// Marks the line that names the author of the mail quoted below it, in any language.
 fn attributions(lines: &[Line<'_>], signs: &mut [Option<Sign>]) {
     let mut quoted = false;
     for (number, line) in lines.iter().enumerate().rev() {
@@ -180,7 +179,7 @@ fn attributions(lines: &[Line<'_>], signs: &mut [Option<Sign>]) {
 
 /// Marks runs of lines with the same columns: separated values, and tables made of spaces.
 fn columns(lines: &[Line<'_>], signs: &mut [Option<Sign>]) {
-    // With a space behind each comma it takes three lines, and fields of a word or two.
+    // With a space after each comma, only fields of one or two words count.
     let spaced = |line: &Line<'_>| -> Option<usize> {
         let fields: Vec<&str> = line.text.trim().split(", ").collect();
         let short = fields.iter().all(|field| (1..=2).contains(&field.split_whitespace().count()));
@@ -189,7 +188,7 @@ fn columns(lines: &[Line<'_>], signs: &mut [Option<Sign>]) {
     };
     let separated = |separator: char| {
         move |line: &Line<'_>| -> Option<usize> {
-            // A separator between quotation marks separates nothing.
+            // A separator between quotation marks does not count.
             let text = without_strings(line.text.trim());
             let fields: Vec<&str> = text.split(separator).collect();
             let spaced = fields.iter().skip(1).filter(|field| field.starts_with(' ')).count();
@@ -270,7 +269,7 @@ fn fenced(lines: &[Line<'_>], signs: &Signs, at: usize) -> Option<Block> {
         evidence.add(sign);
     }
     let kind = evidence.kind().unwrap_or(if quotes { Kind::Quotation } else { Kind::Code });
-    // Where nothing closes it, the last paragraph may be a request.
+    // Without a closing fence, the last paragraph may be a request.
     let doubtful = match end {
         None => last_paragraph(lines, signs, inside),
         Some(_) => None,
@@ -294,7 +293,7 @@ fn last_paragraph(lines: &[Line<'_>], signs: &Signs, within: Range<usize>) -> Op
 const GREETINGS: [&str; 7] =
     ["Dear ", "Hi ", "Hello ", "Hey ", "Good morning", "Good afternoon", "Good evening"];
 
-/// Sorted, so that it can be searched by halves.
+/// Sorted for binary search.
 const CLOSINGS: [&str; 24] = [
     "all the best",
     "best",
@@ -322,7 +321,7 @@ const CLOSINGS: [&str; 24] = [
     "yours truly",
 ];
 
-/// Whether all words begin with capitals but function words, as in "Head of Design".
+/// Whether all words except function words are capitalised, as in "Head of Design".
 fn is_title(text: &str) -> bool {
     text.split_whitespace().all(|word| {
         word.starts_with(char::is_uppercase)
@@ -342,10 +341,10 @@ fn is_closing(text: &str) -> bool {
     text.len() <= 60 && CLOSINGS.binary_search(&phrase.to_lowercase().as_str()).is_ok()
 }
 
-/// How many lines a letter may have that only a greeting and a closing tell.
+/// Maximum lines of a letter that has only a greeting and a closing.
 const LONGEST_LETTER: usize = 80;
 
-/// How many lines may follow what closes a letter: name, role, telephone.
+/// Maximum lines after the closing of a letter: name, role, telephone.
 const SIGNATURE: usize = 4;
 
 /// A letter: from its fields, or from its greeting, up to its signature.
@@ -433,7 +432,7 @@ impl Evidence {
     }
 }
 
-/// Kinds that follow each other in one paste.
+/// Whether lines of these kinds can follow each other in one paste.
 fn go_together(kind: Kind, other: Kind) -> bool {
     let family = |kind| match kind {
         Kind::Log | Kind::Traceback | Kind::Dump | Kind::Terminal => 0,
@@ -446,7 +445,7 @@ fn go_together(kind: Kind, other: Kind) -> bool {
     family(kind) == family(other)
 }
 
-/// Lines from a place on that give evidence of one paste, and where to look on.
+/// The block of pasted lines from a line on, if any, and the line to continue from.
 fn run(lines: &[Line<'_>], signs: &Signs, at: usize) -> (Option<Block>, usize) {
     let mut evidence = Evidence::default();
     let mut end = at;
@@ -488,7 +487,7 @@ fn run(lines: &[Line<'_>], signs: &Signs, at: usize) -> (Option<Block>, usize) {
             continue;
         }
         let Some(before) = last else { break };
-        // What announces a list is not the output before it.
+        // A line that introduces a list does not belong to the output before it.
         let announces = line.text.trim_end().ends_with(':')
             && lines.get(number + 1).is_some_and(|next| is_item(next.text.trim_start()));
         // Rust prints the message of a panic on the next line.
@@ -524,7 +523,7 @@ fn run(lines: &[Line<'_>], signs: &Signs, at: usize) -> (Option<Block>, usize) {
     (Some(Block { kind, lines: at..end, doubtful }), end)
 }
 
-/// How many sentences in a row may stand between two lines of a paste.
+/// Maximum consecutive sentences between two lines of a paste.
 const MOST_WAITING: usize = 40;
 
 fn is_panic(line: &str) -> bool {
@@ -564,7 +563,7 @@ fn absorbed(line: &Line<'_>, kind: Kind, blank: bool, enough: bool) -> Absorbed 
     }
 }
 
-/// Whether a line goes on with a statement that is not written in capitals.
+/// Whether a line continues a statement that is not written in capitals.
 fn is_clause(text: &str) -> bool {
     const WORDS: [&str; 16] = [
         "from", "where", "join", "left", "inner", "right", "and", "or", "on", "group", "order",
@@ -580,7 +579,7 @@ fn is_item(text: &str) -> bool {
     item.is_some_and(|item| Words::of(item).are_prose())
 }
 
-/// Whether a line may be one of a change; an item of a list has a space behind its mark.
+/// Whether a line may belong to a diff; an item of a list has a space after its mark.
 fn is_changed(line: &str) -> bool {
     let mut letters = line.chars();
     match letters.next() {

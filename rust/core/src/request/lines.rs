@@ -1,4 +1,4 @@
-//! Finds evidence in a single line that it was pasted.
+//! Finds evidence that a single line was pasted.
 
 mod code;
 mod data;
@@ -69,7 +69,7 @@ fn starts_with_any(text: &str, starts: &[&str]) -> bool {
     starts.iter().any(|start| text.starts_with(start))
 }
 
-/// The first token and what follows it.
+/// The first token and the rest of the line.
 fn first_token(text: &str) -> (&str, &str) {
     text.split_once(char::is_whitespace)
         .map_or((text, ""), |(first, rest)| (first, rest.trim_start()))

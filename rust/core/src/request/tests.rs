@@ -302,7 +302,7 @@ fn a_single_line_is_what_the_person_says() {
     }
 }
 
-/// Texts that are slow to read where something is looked for again and again.
+/// Texts that are slow to parse if a search is repeated at each position.
 #[test]
 fn a_long_paste_takes_as_long_as_its_length() {
     let pieces = [
@@ -345,7 +345,7 @@ fn a_long_paste_takes_as_long_as_its_length() {
     }
 }
 
-/// Spans cover the prompt, and the request is made of its own.
+/// Spans cover the prompt, and the request consists of its own spans.
 fn check(prompt: &str, found: &Split) {
     let mut all: Vec<Span> = found
         .spans

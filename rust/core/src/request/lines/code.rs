@@ -85,7 +85,7 @@ fn announces(text: &str) -> bool {
     })
 }
 
-/// Words of a sentence that tell it from code.
+/// Words that distinguish a sentence from code.
 const BEGINNING: usize = 4;
 
 const DIRECTIVES: [&str; 10] = [

@@ -51,7 +51,7 @@ const STATEMENTS: [&str; 22] = [
     "BEGIN;",
 ];
 
-/// A statement in capitals, or text that ends as a statement ends.
+/// A statement in capitals, or text that ends like a statement.
 pub(super) fn sql(text: &str, _indent: usize) -> Option<Sign> {
     let kind = Kind::Sql;
     let words = Words::of(&without_strings(text));
@@ -74,7 +74,7 @@ pub(super) fn sql(text: &str, _indent: usize) -> Option<Sign> {
     if clause && starts_with_any(text, &CLAUSES) {
         return found(kind, HALF);
     }
-    // In small letters it takes the lines around it as well.
+    // A statement in lower case also needs evidence around it.
     let small = text.starts_with(|c: char| c.is_ascii_lowercase());
     let signs = !sentence && text.contains([',', '.', '(', '=', '*', '_']);
     let short = clause && words.all <= 4 && words.common <= 1;
@@ -222,7 +222,7 @@ pub(super) fn config(text: &str, indent: usize) -> Option<Sign> {
     let value = value.trim();
     let labelled = key.starts_with(char::is_uppercase) && !key.contains(['_', '.']) && indent == 0;
     if value.is_empty() {
-        // Whether it has members is for the lines below it to say.
+        // The lines below it show whether it has members.
         return (!labelled).then_some(Sign { kind, weight: NEIGHBOUR });
     }
     let words = Words::of(value);
@@ -231,7 +231,7 @@ pub(super) fn config(text: &str, indent: usize) -> Option<Sign> {
     (is_value && deep).then_some(Sign { kind, weight: THIRD })
 }
 
-/// Whether a line is a key whose value the lines below it must hold.
+/// Whether a line is a key whose value must follow on the lines below it.
 pub(in super::super) fn is_bare_key(line: &str) -> bool {
     let text = line.trim();
     text.ends_with(':') && config(text, 1).is_some_and(|sign| sign.weight == NEIGHBOUR)

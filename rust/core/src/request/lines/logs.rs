@@ -109,7 +109,7 @@ fn by_place(first: &str, rest: &str) -> Option<u8> {
     Some(if says_more || number.rest.len() > 1 { ENOUGH } else { HALF })
 }
 
-/// What a person typed at a prompt.
+/// A command that a person typed at a prompt.
 pub(super) fn terminal(text: &str, _indent: usize) -> Option<Sign> {
     let kind = Kind::Terminal;
     let (first, rest) = first_token(text);
