@@ -396,7 +396,7 @@ def test_doctor_has_a_row_for_a_user_without_a_home() -> None:
 
 
 def doctor(environment: dict[str, str], before: str = "") -> dict[str, dict[str, str]]:
-    """Run `crossgate doctor` in a process of its own; return its rows by what they are about."""
+    """Run `crossgate doctor` in a process of its own; return its rows by subject."""
     without = ("CROSSGATE_CACHE", "XDG_CACHE_HOME", "HOME")
     kept = {name: value for name, value in os.environ.items() if name not in without}
     script = before + "import sys; from crossgate._cli import main; sys.exit(main())"
@@ -575,7 +575,7 @@ class Puller:
         stderr: int = subprocess.PIPE,
         before: Callable[[], None] | None = None,
     ) -> subprocess.Popen[str]:
-        """Start a pull, with a clean environment but for what the test sets.
+        """Start a pull, with only the environment variables that the test sets.
 
         Args:
             environment: Added to the environment.

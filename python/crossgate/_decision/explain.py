@@ -188,7 +188,7 @@ class _Explained(NamedTuple):
         return _explanation(hit.id, self.result, step, text, remedy, **figures, threshold=threshold)
 
     def by_evidence(self, nothing: Sequence[str]) -> Explanation | None:
-        """Explain a candidate that the evidence against it has lost; None for another one."""
+        """Explain a candidate that the evidence against it has lost; None for any other."""
         excluded = self._without(
             "exclusion",
             "excluded",
@@ -223,7 +223,7 @@ class _Explained(NamedTuple):
         *,
         of_all: bool = False,
     ) -> Explanation | None:
-        """Explain a candidate that one piece of evidence has lost; None for another one.
+        """Explain a candidate that one piece of evidence has lost; None for any other.
 
         A piece `of_all` is about every candidate, comes from one text, and is removed from all.
         """

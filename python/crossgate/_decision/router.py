@@ -314,7 +314,7 @@ class Router:
     def explain(self, query: str, id: str, **options: Any) -> Explanation:
         """Decide a query, and explain at which step one document was lost, or that it is selected.
 
-        The decision is that of `route`; telemetry does not hear of it.
+        The decision is that of `route`, without telemetry.
 
         Args:
             query: The query.
@@ -322,7 +322,7 @@ class Router:
             options: Further arguments of `route`.
 
         Raises:
-            InputError: As `route`; `unknown_document` if no document is called so.
+            InputError: As `route`; `unknown_document` if no document has this id or title.
         """
         from crossgate._decision.explain import explain
 

@@ -135,8 +135,8 @@ def _parameters(root: Mapping[str, Any]) -> Iterator[str]:
 
     A schema may refer to itself and so be infinite; only `_PARTS` parts of it are read.
     """
-    # Of each level the parts that are still to be read, taken one by one: what is never reached
-    # costs nothing.
+    # The unread parts of each level. They are generated one by one, so that parts beyond the
+    # limit cost nothing.
     levels: list[Iterator[tuple[str, bool, Mapping[str, Any]]]] = [iter([("", False, root)])]
     read = 0
     while levels and read < _PARTS:

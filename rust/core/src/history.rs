@@ -1,7 +1,7 @@
 //! The conversation: how much a prompt leans on earlier requests, and what each of them counts.
 //!
-//! "Do the same for the other file" means what the request before it meant, while a prompt that
-//! stands alone must not change with what was asked before.
+//! "Do the same for the other file" means what the request before it meant, while earlier
+//! requests must not change the decision about a self-contained prompt.
 
 use std::sync::LazyLock;
 
@@ -84,21 +84,21 @@ const COMPARING: &[&str] = &[
     "too",
 ];
 
-/// Words that refer to something as a pronoun, and to nothing in front of a noun: "fix this", and
-/// "merge these files".
+/// Words that refer to something as a pronoun, unless a noun follows: "fix this", but not "merge
+/// these files".
 const POINTING: &[&str] = &["this", "these", "those", "both", "either"];
 
 /// Words that refer to something said before, unless the prompt itself names it.
 const PRONOUNS: &[&str] = &["it", "its", "them", "they", "their", "ones"];
 
-/// Words that hardly ever stand in a prompt that stands alone.
+/// Words that hardly ever occur in a self-contained prompt.
 const STRONGLY: &[&str] =
     &["same", "other", "others", "another", "again", "previous", "above", "earlier", "ones"];
 
-/// Numbers of places: "the third" is the third of something that was said.
+/// Ordinals: "the third" refers to a list that was mentioned.
 const ORDINALS: &[&str] = &["first", "second", "third", "fourth", "fifth", "sixth", "last", "next"];
 
-/// Words that begin no noun phrase. What stands in front of one of them stands for a noun itself.
+/// Words that begin no noun phrase. A word before one of them takes the place of a noun.
 const FUNCTION_WORDS: &[&str] = &[
     "about",
     "above",
@@ -597,13 +597,13 @@ impl Words<'_> {
         self.text(at + 1).is_some_and(|word| list.contains(&word))
     }
 
-    /// Whether few words of the prompt stand before this word, so that it refers to none of them.
+    /// Whether few words of the prompt precede this word, so that it refers to none of them.
     fn is_early(&self, at: usize) -> bool {
         let own = self.0.iter().take(at).filter(|token| token.is_word());
         own.filter(|token| !FUNCTION_WORDS.contains(&&*token.text)).count() <= OWN_TERMS
     }
 
-    /// Whether a word stands for something that the prompt does not name.
+    /// Whether a word refers to something that the prompt does not name.
     fn refers(&self, at: usize) -> bool {
         let Some(word) = self.text(at) else { return false };
         match word {
@@ -649,7 +649,7 @@ impl Words<'_> {
             && !self.follows(at, WISHING)
     }
 
-    /// Whether a word hardly ever stands in a prompt that stands alone.
+    /// Whether a word hardly ever occurs in a self-contained prompt.
     fn refers_strongly(&self, at: usize) -> bool {
         let Some(word) = self.text(at) else { return false };
         match word {
