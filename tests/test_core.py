@@ -1,4 +1,4 @@
-"""The bindings: numbers against numpy, bm25s and plain Python, and the values that the core accepts."""
+"""The bindings: numbers against numpy, bm25s and plain Python, and values that the core accepts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Profiles and policies: a file returns the values that were written, and other files are refused."""
+"""Profiles and policies: a file returns what was written, and other files are refused."""
 
 from __future__ import annotations
 

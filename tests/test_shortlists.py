@@ -1,4 +1,4 @@
-"""Shortlists through the public interface: their promises, and inputs that do not change them."""
+"""Shortlists through the public interface: promises, and inputs that do not change them."""
 
 from __future__ import annotations
 
