@@ -55,22 +55,6 @@ PASSAGES = passages_of(DOCUMENTS)
 EXPECTED = [relevance(one) for one in DOCUMENTS]
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[ProvidersServer]:
-    """One server for all tests of this file."""
-    with ProvidersServer() as server:
-        yield server
-    shut_down()
-
-
-@pytest.fixture(autouse=True)
-def _clean(server: ProvidersServer) -> None:
-    server.plan.clear()
-    server.requests.clear()
-    server.delay = 0.0
-    server.most_at_once = 0
-
-
 def maker(provider: str, server: ProvidersServer) -> Make:
     """Return a factory for rerankers of a provider, each with its own breaker."""
 
