@@ -312,7 +312,7 @@ def test_forked_child_routes_while_a_thread_loads_a_model(model: str, tmp_path: 
     run = in_a_process(f"""
         import os, signal, threading
         from crossgate import Index, Profile, Router, _core
-        from crossgate._retrieval import index
+        from crossgate._retrieval import document_index
         from crossgate._reranking import cross_encoder
         router = Router(Index.open({str(tmp_path / "a")!r}), profile=Profile())
         place, name = {model.partition(".")[0]}, {model.partition(".")[2]!r}

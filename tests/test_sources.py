@@ -21,7 +21,7 @@ from crossgate._sources import Loaded, openapi, read_candidates, read_sources
 from crossgate._sources.common import Unusable
 from crossgate._sources.markdown import chunk_markdown, chunk_plain, sections
 from crossgate._sources.openapi import operations_of
-from crossgate._sources.skills import description_of, front_matter
+from crossgate._sources.skill_files import description_of, front_matter
 from crossgate._sources.tools import tool_from
 from crossgate._support.errors import CrossgateError, InputError, SourceError
 from crossgate._support.limits import ROW_BYTES

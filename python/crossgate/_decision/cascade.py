@@ -53,8 +53,8 @@ class Stage1:
         degraded: Parts of stage 1 that did not run as configured.
         warnings: Signs that the candidates are unreliable.
         timings: Milliseconds per step of stage 1.
-        need: The probability that the query asks for anything that a document could serve, in
-            [0, 1]; None where that is not known, and where the caller has decided that it does.
+        need: The probability, in [0, 1], that the query asks for something that a document can
+            serve; None if it is unknown, or if the caller has decided that a document is needed.
         compared: Number of documents that were compared with the query; None for that of `scored`.
         indexes: Positions of the documents in the caller's list, from 0; empty without a list.
         windows: The parts of long documents that stage 2 reads, by id; None to choose them for

@@ -26,7 +26,7 @@ from crossgate._decision.cascade import (
 from crossgate._decision.context import Context, Conversation, mixed, traced
 from crossgate._reranking.chain import Chain
 from crossgate._reranking.contract import NO_DEADLINE, Deadline, passages_of
-from crossgate._retrieval.index import Index, check_embedder, embedder_mismatch, id_of
+from crossgate._retrieval.document_index import Index, check_embedder, embedder_mismatch, id_of
 from crossgate._retrieval.spelling import corrected
 from crossgate._runtime.models.manifest import ROUTING_RERANKER, languages_of
 from crossgate._support.checks import (
@@ -314,7 +314,7 @@ class Router:
     def explain(self, query: str, id: str, **options: Any) -> Explanation:
         """Decide a query, and explain at which step one document was lost, or that it is selected.
 
-        The decision is that of `route`; telemetry does not hear of it.
+        The decision is that of `route`, without telemetry.
 
         Args:
             query: The query.
@@ -322,7 +322,7 @@ class Router:
             options: Further arguments of `route`.
 
         Raises:
-            InputError: As `route`; `unknown_document` if no document is called so.
+            InputError: As `route`; `unknown_document` if no document has this id or title.
         """
         from crossgate._decision.explain import explain
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from crossgate._core import Blend
 from crossgate._lint.rarity import LibraryTerms
 from crossgate._lint.sentences import Sentence
-from crossgate._retrieval.index import Index
+from crossgate._retrieval.document_index import Index
 from crossgate._values.results import Document, Vector
 
 LEFT = 4

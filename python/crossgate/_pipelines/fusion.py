@@ -214,7 +214,7 @@ class CrossEncoderFusion:
 
     def _fuse(self, per_store: Sequence[Sequence[H]], k: int, query: str | None) -> list[H]:
         from crossgate._core import Combine, Profile
-        from crossgate._decision.rerank import rerank
+        from crossgate._decision.rerank_candidates import rerank
 
         if query is None:
             raise InputError(

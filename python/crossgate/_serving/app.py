@@ -20,11 +20,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from crossgate._core import __version__
 from crossgate._decision.explain import Explanation
-from crossgate._decision.rerank import rerank
+from crossgate._decision.rerank_candidates import rerank
 from crossgate._decision.router import Router
-from crossgate._serving.look import look
 from crossgate._serving.request_limits import Guard, Limits
-from crossgate._serving.shapes import (
+from crossgate._serving.start_page import look
+from crossgate._serving.wire_formats import (
     NONE_OPTIONS,
     Choice,
     Explained,

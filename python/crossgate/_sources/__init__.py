@@ -18,7 +18,7 @@ from crossgate._sources.common import LeftOut, Unusable, decoded, place_of, prin
 from crossgate._sources.markdown import chunk_markdown, chunk_plain, is_stub
 from crossgate._sources.openapi import is_openapi, operations_of
 from crossgate._sources.rows import document_from, parse_json, read_candidates
-from crossgate._sources.skills import (
+from crossgate._sources.skill_files import (
     description_of,
     front_matter,
     refuse_manual,

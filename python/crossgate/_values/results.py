@@ -36,7 +36,7 @@ class Description(NamedTuple):
     """The parts of the description of a skill or tool.
 
     Attributes:
-        purpose: The text without the clauses that exclude something; this is what is searched.
+        purpose: The text without the clauses that exclude something; the text that is searched.
         exclusions: The things that the document is not for, such as `scanned files`.
         triggers: Words and phrases that should select the document, such as `slide deck`.
     """

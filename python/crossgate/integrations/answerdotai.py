@@ -11,7 +11,7 @@ from rerankers.models.ranker import BaseRanker
 from rerankers.results import RankedResults, Result
 
 from crossgate._decision.orderings import ranked
-from crossgate._decision.rerank import arerank, rerank
+from crossgate._decision.rerank_candidates import arerank, rerank
 from crossgate._support.wording import counted
 from crossgate._values.results import RouteResult
 

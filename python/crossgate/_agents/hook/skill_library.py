@@ -48,7 +48,7 @@ def hook_folder() -> Path:
     Raises:
         ModelError: `model_missing` if there is no home folder.
     """
-    from crossgate._runtime.models.cache import cache_folder
+    from crossgate._runtime.models.local_files import cache_folder
 
     return cache_folder() / "hook"
 

@@ -20,12 +20,12 @@ from mcp.server.stdio import stdio_server
 from mcp_types import INVALID_PARAMS
 
 from crossgate._agents.mcp.listing import START_SECONDS, quiet
-from crossgate._agents.mcp.messages import answering
+from crossgate._agents.mcp.unparsable_messages import answering
 from crossgate._agents.mcp.upstream import ServerEntry, Upstream, failed_call, read_servers
 from crossgate._core import __version__
 from crossgate._decision.orderings import nearest
 from crossgate._decision.router import Router
-from crossgate._retrieval.index import Index
+from crossgate._retrieval.document_index import Index
 from crossgate._sources.common import Unusable
 from crossgate._sources.tools import tool_from
 from crossgate._support.errors import CrossgateError, first_line

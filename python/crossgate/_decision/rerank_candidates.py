@@ -26,7 +26,7 @@ from crossgate._decision.cascade import (
 from crossgate._decision.context import Context, Conversation, mixed, traced
 from crossgate._reranking.chain import Chain, load, unloaded
 from crossgate._reranking.contract import Deadline
-from crossgate._retrieval.index import Index, bundled_embedder, check_documents, is_blank
+from crossgate._retrieval.document_index import Index, bundled_embedder, check_documents, is_blank
 from crossgate._retrieval.spelling import corrected
 from crossgate._retrieval.windows import Window, windows
 from crossgate._runtime.models.manifest import PASSAGE_RERANKER
@@ -439,8 +439,7 @@ class _CandidateSearch:
             self._warn(
                 "vectors_unused",
                 f"only {share_of(having, len(self.documents), 'candidate')} with a vector: all "
-                "need one to be "
-                "compared with the query's",
+                "need one to be compared with the query's",
             )
         return None
 
@@ -500,10 +499,10 @@ class _CandidateSearch:
             for document in self.documents
         ]
         try:
-            query, *made = bundled_embedder().embed([self.query, *texts])
+            query, *vectors = bundled_embedder().embed([self.query, *texts])
         except ModelError as error:  # BM25 decides alone
             return None, {}, (degradation("embedder", error),)
-        return query, {d.id: one for d, one in zip(self.documents, made, strict=True)}, ()
+        return query, {d.id: vector for d, vector in zip(self.documents, vectors, strict=True)}, ()
 
     def _with_coverage(
         self, scored: Sequence[_core.Scored], chosen: Mapping[str, Window], profile: Profile
