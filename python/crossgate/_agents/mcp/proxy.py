@@ -307,12 +307,12 @@ def _plain(value: Any) -> Any:
     }
 
 
-def serve(path: str, *, embedder: str | None, seconds: float = START_SECONDS) -> None:
+def serve(path: str) -> None:
     """Serve the proxy for the servers of a file."""
     quiet()
     entries = read_servers(path)
 
     async def run() -> None:
-        await Proxy(entries, embedder=embedder, seconds=seconds).serve()
+        await Proxy(entries, embedder="default", seconds=START_SECONDS).serve()
 
     anyio.run(run)
