@@ -466,8 +466,9 @@ class _CandidateSearch:
             vector, vectors, failed = self._embedded(chosen)
         core = _core.Index(self._language, "", 0 if vector is None else len(vector))
         index = Index(core, None, body_chars=sys.maxsize)
+        # Metadata is not stored here, so it may be of any type.
         index.upsert(
-            replace(document, vector=None if vector is None else vectors[document.id])
+            replace(document, vector=None if vector is None else vectors[document.id], metadata={})
             for document in self.documents
         )
         search = partial(

@@ -20,7 +20,7 @@ _MOST_FLOAT = sys.float_info.max
 # Accepted field names, in order of precedence; the first that is not empty counts.
 ID_FIELDS = ("_id", "id")
 TITLE_FIELDS = ("title", "name")
-_HINT_FIELDS = ("triggers", "exclusions", "examples", "counterexamples")
+HINT_FIELDS = ("triggers", "exclusions", "examples", "counterexamples")
 TEXT_FIELDS = ("text", "description", "content", "page_content")
 
 
@@ -67,7 +67,9 @@ def candidate(position: int, given: object, what: str = "candidate") -> Candidat
             f"the metadata of {what} must be a mapping, not {type_of(metadata)}",
         )
     vector = row.pop("vector", None)
-    triggers, exclusions, examples, counterexamples = (_texts(row, name) for name in _HINT_FIELDS)
+    triggers, exclusions, examples, counterexamples = (
+        taken_texts(row, name) for name in HINT_FIELDS
+    )
     cosine, score = _numbers(what, row.pop("cosine", None), row.pop("score", None))
     return Candidate(
         id=str(ids[0] if ids else position),
@@ -85,7 +87,7 @@ def candidate(position: int, given: object, what: str = "candidate") -> Candidat
     )
 
 
-def _texts(row: dict[str, Any], name: str) -> tuple[str, ...]:
+def taken_texts(row: dict[str, Any], name: str) -> tuple[str, ...]:
     """Remove and return a list of texts; a field of another type stays, as metadata."""
     value = row.get(name)
     if not isinstance(value, list | tuple) or not all(isinstance(text, str) for text in value):
@@ -113,6 +115,8 @@ def _numbers(what: str, cosine: Any, score: Any) -> tuple[float | None, float | 
     """Return cosine and score as floats."""
     limits = f"the cosine of {what}", "a number between -1 and 1"
     checked = _number(*limits, cosine, _MOST_COSINE)
+    if checked is not None:
+        checked = min(1.0, max(-1.0, checked))
     return checked, _number(f"the score of {what}", "a finite number", score, _MOST_FLOAT)
 
 

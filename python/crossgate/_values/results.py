@@ -378,6 +378,7 @@ class RouteResult:
 
         Raises:
             TypeError: If a document's metadata contains values that JSON cannot represent.
+            ValueError: If it contains NaN or an infinite number.
         """
         values = self.to_dict(trace=trace, text=text)
         return json.dumps(values, allow_nan=False, indent=indent)
