@@ -293,16 +293,16 @@ def _asked(request: Request, stage1: Stage1) -> _core.Request:
     if request.policy.cliff_core is not None:
         sources = sources_of(stage1.documents, request.policy.source_type)
     return _core.Request(
-        limit=None if request.limit is None else min(request.limit, sys.maxsize),
+        limit=None if request.limit is None else min(int(request.limit), sys.maxsize),
         section=request.section,
         grade=request.grade,
         require_overlap=request.require_overlap,
         sources=sources,
         documents=stage1.compared,
         needs_document=stage1.need,
-        min_confidence=request.min_confidence,
+        min_confidence=None if request.min_confidence is None else float(request.min_confidence),
         coverage=None if request.coverage is None else float(request.coverage),
-        max_shortlist=request.max_shortlist,
+        max_shortlist=None if request.max_shortlist is None else int(request.max_shortlist),
     )
 
 

@@ -10,7 +10,7 @@ from functools import partial
 from os import PathLike
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
 import crossgate._core as _core
 from crossgate._core import Policy, Profile
@@ -32,6 +32,7 @@ from crossgate._runtime.models.manifest import ROUTING_RERANKER, languages_of
 from crossgate._support.checks import (
     check_confidence,
     check_ids,
+    check_keywords,
     check_kind,
     check_limit,
     check_prompt,
@@ -149,6 +150,7 @@ class Router:
         context: Context | None = None,
         coverage: float | None = None,
         max_shortlist: int | None = None,
+        **unknown: Never,
     ) -> RouteResult:
         """Decide which documents fit a query.
 
@@ -185,12 +187,15 @@ class Router:
                 document if there is one; None for that of the profile. If no list of at most
                 `max_shortlist` can promise it, `degraded` names the probability that can be.
             max_shortlist: Maximum length of the shortlist; None for that of the profile.
+            unknown: Not accepted: raises TypeError, which names `limit` for `k`, `top_k` and
+                `top_n`.
 
         Raises:
             InputError: `query_too_long`, `invalid_text`, `out_of_range`,
                 `no_documents` if the index is empty, or `wrong_dimension`, `not_finite` or
                 `zero_vector` for a vector that cannot be compared.
         """
+        check_keywords("route", unknown)
         return run(
             self._request(
                 query,
@@ -229,12 +234,14 @@ class Router:
         context: Context | None = None,
         coverage: float | None = None,
         max_shortlist: int | None = None,
+        **unknown: Never,
     ) -> RouteResult:
         """Like `route`, with the same arguments, without blocking the event loop.
 
         Remote rerankers are awaited, and cancellation cancels their requests; models run on threads
         of the loop's pool.
         """
+        check_keywords("aroute", unknown)
         return await arun(
             self._request(
                 query,

@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from numbers import Real
 from typing import Any
 
-from crossgate._support.checks import safe_repr
+from crossgate._support.checks import safe_repr, scalar
 from crossgate._support.errors import InputError
 from crossgate._support.wording import type_of
 from crossgate._values.results import Candidate, Document
@@ -123,15 +123,14 @@ def _numbers(what: str, cosine: Any, score: Any) -> tuple[float | None, float | 
 def _number(name: str, limits: str, value: Any, most: float) -> float | None:
     if value is None:
         return None
-    # A scalar of numpy is compared as a float: float16 and float32 overflow at the limit.
-    scalar = value.item() if getattr(value, "ndim", None) == 0 else value
-    number = isinstance(scalar, Real) and not isinstance(scalar, bool)
+    given = scalar(value)
+    number = isinstance(given, Real) and not isinstance(given, bool)
     # The comparison rejects NaN, and integers and fractions that no float can represent.
-    if not (number and -most <= scalar <= most):
+    if not (number and -most <= given <= most):
         raise InputError(
             "malformed_candidate", f"{name} is {safe_repr(value)}: it must be {limits}"
         )
-    return float(scalar)
+    return float(given)
 
 
 def check_kept_scores(candidates: Iterable[Candidate]) -> None:
