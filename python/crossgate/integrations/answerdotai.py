@@ -57,7 +57,7 @@ class CrossgateRanker(BaseRanker):  # type: ignore[misc, unused-ignore]
     def rank(
         self, query: str, docs: Texts, doc_ids: Ids = None, metadata: Metadata = None
     ) -> RankedResults:
-        """Return the documents by relevance, highest first.
+        """Return the documents in the order of `crossgate.rerank`.
 
         Args:
             query: The query.
