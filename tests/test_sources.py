@@ -414,6 +414,24 @@ def test_skill_is_read(
     assert loaded.problems == ()
 
 
+@pytest.mark.parametrize(
+    ("written", "triggers"),
+    [
+        ("decks, slide shows", ("decks", "slide shows")),
+        ("[decks, slide shows]", ("decks", "slide shows")),
+        ('|\n  - decks\n  - "slide shows"', ("decks", "slide shows")),
+        ("when the user wants a deck for a talk, or slides", ()),
+        ("not for posters", ()),
+    ],
+)
+def test_a_list_of_when_to_use_holds_triggers(
+    tmp_path: Path, written: str, triggers: tuple[str, ...]
+) -> None:
+    write(tmp_path / "folder/SKILL.md", skill(f"description: d\nwhen_to_use: {written}"))
+    (document,) = read_sources([tmp_path]).documents
+    assert document.triggers == triggers
+
+
 BROKEN_SKILLS: list[tuple[str | bytes, int | None, str]] = [
     ("", 1, "no front matter"),
     ("# Title\n---\ndescription: d\n---\n", 1, "no front matter"),

@@ -24,6 +24,7 @@ from crossgate._sources.skill_files import (
     refuse_manual,
     text_of,
     texts_of,
+    triggers_of,
 )
 from crossgate._sources.tools import tool_from, tools_of
 from crossgate._sources.yaml_documents import parse_yaml
@@ -354,6 +355,7 @@ class _Reader:
             title=name,
             body=body,
             metadata=metadata,
+            triggers=triggers_of(values),
             examples=tuple(example.prompt for example in examples if example.fits),
             counterexamples=tuple(example.prompt for example in examples if not example.fits),
         )
