@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from os import PathLike
@@ -18,6 +18,7 @@ from crossgate._decision.cascade import (
     Request,
     Stage1,
     arun,
+    in_time,
     milliseconds,
     policy_of_call,
     readable,
@@ -404,8 +405,15 @@ class _CandidateSearch:
     def run(self, profile: Profile, notes: tuple[Degradation, ...]) -> Stage1:
         """Score the candidates; when time runs out, keep the order of the retriever."""
         start = perf_counter()
-        searched, late = _in_time(partial(self._search, profile), self._deadline)
+        late: tuple[Degradation, ...] = ()
+        search = partial(self._search, profile)
+        searched = in_time(search, self._deadline, "stage1", least=_LEAST_SECONDS)
         if searched is None:
+            detail = (
+                f"{self._deadline.budget_ms:g} ms was too short to score the candidates; "
+                "the retriever's order was kept"
+            )
+            late = (Degradation(code="budget", detail=detail),)
             unread = [_unread(document.id) for document in self.documents]
             searched = unread, {}, (), Conversation()
         found, chosen, failed, conversation = searched
@@ -497,7 +505,7 @@ class _CandidateSearch:
     ) -> tuple[Vector | None, dict[str, Vector | None], tuple[Degradation, ...]]:
         """Return the vectors of query and candidates; of a long candidate, that of its windows."""
         texts = [
-            chosen[document.id].text if document.id in chosen else document.content
+            chosen[document.id].embedded if document.id in chosen else document.content
             for document in self.documents
         ]
         try:
@@ -561,28 +569,6 @@ def _has_unknown_words(query: str, documents: Sequence[Document], language: str)
             return False
         asked.difference_update(_core.analyze(document.content, language))
     return bool(asked)
-
-
-def _in_time(
-    read: Callable[[], _Searched], deadline: Deadline
-) -> tuple[_Searched | None, tuple[Degradation, ...]]:
-    """Return the scored candidates, or the degradation if scoring them took too long."""
-    left = deadline.left
-    if left is None:
-        return read(), ()
-    from concurrent.futures import wait
-
-    from crossgate._runtime.threads import run_on_thread
-
-    future = run_on_thread(read, "stage1")
-    wait([future], max(left, _LEAST_SECONDS))
-    if future.done():
-        return future.result(), ()
-    detail = (
-        f"{deadline.budget_ms:g} ms was too short to score the candidates; "
-        "the retriever's order was kept"
-    )
-    return None, (Degradation(code="budget", detail=detail),)
 
 
 def _unread(id: str) -> _core.Scored:

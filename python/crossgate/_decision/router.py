@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from heapq import nlargest
 from os import PathLike
 from pathlib import Path
 from time import perf_counter
@@ -19,6 +20,7 @@ from crossgate._decision.cascade import (
     Request,
     Stage1,
     arun,
+    in_time,
     milliseconds,
     policy_of_call,
     run,
@@ -28,6 +30,7 @@ from crossgate._reranking.chain import Chain
 from crossgate._reranking.contract import NO_DEADLINE, Deadline, passages_of
 from crossgate._retrieval.index import Index, check_embedder, embedder_mismatch, id_of
 from crossgate._retrieval.spelling import corrected
+from crossgate._retrieval.windows import Window, windows, with_window_cosines
 from crossgate._runtime.models.manifest import ROUTING_RERANKER, languages_of
 from crossgate._support.checks import (
     check_confidence,
@@ -43,7 +46,7 @@ from crossgate._support.checks import (
     is_empty,
 )
 from crossgate._support.errors import CrossgateError, IndexFileError, InputError, RerankerError
-from crossgate._support.wording import type_of
+from crossgate._support.wording import counted, type_of
 from crossgate._values.profile_files import as_policy, as_profile, read_profile
 from crossgate._values.prompts import Material, Prompt, read_prompt
 from crossgate._values.results import (
@@ -302,7 +305,7 @@ class Router:
         prompt = read_prompt(query, material)
         return Request(
             prompt=prompt,
-            stage1=partial(self._stage1, prompt, vector, allowed, denied, context),
+            stage1=partial(self._stage1, prompt, vector, allowed, denied, context, deadline),
             profile=self.profile,
             policy=policy_of_call(self.policy, rerank_min, rerank_margin),
             rerankers=self._rerankers,
@@ -395,6 +398,7 @@ class Router:
         allow: set[str] | None,
         deny: set[str],
         context: Context | None,
+        deadline: Deadline,
     ) -> Stage1:
         start = perf_counter()
         if is_empty(prompt.text):
@@ -438,6 +442,10 @@ class Router:
             scored, documents = search(text, vector, history=conversation.history)
             if need is not None and conversation.goes_on:
                 need = max(need, self._need(vector) or 0.0)
+        chosen = self._windows(text, scored, documents)
+        if chosen and vector is not None:
+            scored, failed = self._read_windows(scored, chosen, vector, deadline)
+            notes = (*notes, *failed)
         return Stage1(
             scored=scored,
             documents=documents,
@@ -454,7 +462,49 @@ class Router:
             compared=compared,
             read=conversation.read_with(text) if conversation.goes_on else "",
             context={} if context is None else traced(context, conversation),
+            windows=chosen,
         )
+
+    def _windows(
+        self, query: str, scored: Sequence[_core.Scored], documents: Mapping[str, Document]
+    ) -> Mapping[str, Window]:
+        """Return the windows of long texts that may reach stage 2: of the best by each order.
+
+        The profile was fitted on cosines without the body, so those of bodies are chosen later.
+        """
+        by_words = nlargest(self.profile.pool, scored, key=lambda found: found.bm25)
+        near = {found.id: None for found in (*scored[: self.profile.pool], *by_words)}
+        texts = (documents[id] for id in near if not documents[id].body)
+        return windows(query, texts, language=self.index.language)
+
+    def _read_windows(
+        self,
+        scored: list[_core.Scored],
+        chosen: Mapping[str, Window],
+        vector: Vector,
+        deadline: Deadline,
+    ) -> tuple[list[_core.Scored], tuple[Degradation, ...]]:
+        """Return the candidates with the cosines of their windows.
+
+        The vector of a document in the index has only the beginning of a long text.
+        """
+        texts = [window.text for window in chosen.values()]
+        try:
+            embedder = self._load_embedder()
+        except CrossgateError:  # the index has vectors of an external embedder
+            return scored, ()
+        try:
+            made = in_time(lambda: embedder.embed(texts), deadline, "windows")
+            if made is None:
+                detail = (
+                    f"{deadline.budget_ms:g} ms was too short to embed "
+                    f"{counted(len(texts), 'long text')}: only their beginnings have cosines"
+                )
+                return scored, (Degradation(code="budget", detail=detail),)
+            vectors = dict(zip(chosen, made, strict=True))
+            return with_window_cosines(scored, chosen, vector, vectors, self.profile.blend), ()
+        except Exception as error:  # the beginnings of the texts still have cosines
+            return scored, (degradation("embedder", error),)
 
     def _compared(self, allow: set[str] | None, deny: set[str]) -> int:
         """Return how many documents of the index the request allows."""
