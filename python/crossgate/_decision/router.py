@@ -488,7 +488,7 @@ class Router:
 
         The vector of a document in the index has only the beginning of a long text.
         """
-        texts = [window.embedded for window in chosen.values()]
+        texts = [window.text for window in chosen.values()]
         try:
             embedder = self._load_embedder()
         except CrossgateError:  # the index has vectors of an external embedder
