@@ -65,7 +65,7 @@ def test_a_project_prefers_the_document_for_its_technology(index: Path) -> None:
         ] * 2
 
 
-def test_a_follow_up_means_what_the_request_before_it_meant(index: Path) -> None:
+def test_follow_up_selects_the_document_of_the_previous_request(index: Path) -> None:
     router = Router(index, reranker=None)
     context = Context(history=HISTORY)
     assert first(router.route(FOLLOW_UP, context=context)) == "translate"
@@ -73,7 +73,7 @@ def test_a_follow_up_means_what_the_request_before_it_meant(index: Path) -> None
     assert first(router.route(FOLLOW_UP, context=other)) == "pdf-tools"
 
 
-def test_a_remark_is_no_earlier_request(index: Path) -> None:
+def test_a_remark_does_not_count_as_an_earlier_request(index: Path) -> None:
     router = Router(index, reranker=None)
     shorter = router.route(FOLLOW_UP, context=Context(history=HISTORY[:1]))
     for remark in (HISTORY[1], *ASIDES):
@@ -148,9 +148,7 @@ FOREIGN = (
 
 
 @pytest.mark.parametrize("count", range(1, 6))
-def test_what_asks_for_nothing_selects_nothing_after_any_conversation(
-    index: Path, count: int
-) -> None:
+def test_courtesies_select_nothing_after_any_conversation(index: Path, count: int) -> None:
     router = Router(index)
     context = Context(history=EARLIER[-count:])
     assert router.route("and the second one too", context=context).ids == ["pdf-tools"]
@@ -359,7 +357,7 @@ def test_a_context_takes_every_technology_that_a_project_can_have() -> None:
     assert Context(technologies=tuple(_core.technologies())).technologies
 
 
-def test_context_refuses_what_is_no_list_of_texts() -> None:
+def test_context_refuses_values_other_than_lists_of_texts() -> None:
     for bad in ("rust", [1], ["x"] * 129):
         with pytest.raises(InputError):
             Context(technologies=bad)  # type: ignore[arg-type]

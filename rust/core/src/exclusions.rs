@@ -751,7 +751,7 @@ mod tests {
     }
 
     #[test]
-    fn what_rules_nothing_out_stays_as_it_is() {
+    fn texts_without_exclusions_are_unchanged() {
         for text in [
             "",
             "Merges, splits and fills in PDF files. Use when a form has to be filled in.",
@@ -782,7 +782,7 @@ mod tests {
     }
 
     #[test]
-    fn every_common_form_names_what_it_excludes() {
+    fn every_common_form_names_its_exclusion() {
         for said in [
             "It does not handle board minutes.",
             "This skill does NOT cover board minutes.",

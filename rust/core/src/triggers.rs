@@ -708,7 +708,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_prompt_or_a_whole_clause_is_no_trigger() {
+    fn whole_prompts_and_clauses_are_not_triggers() {
         let text = "Use when the user says \"could you please make me a long deck about the moon\" or \
                     mentions a deck that has to be ready by the end of this week.";
         assert_eq!(read("", text), Vec::<String>::new());
