@@ -92,22 +92,13 @@ const POINTING: &[&str] = &["this", "these", "those", "both", "either"];
 /// Words that refer to something said before, unless the prompt itself names it.
 const PRONOUNS: &[&str] = &["it", "its", "them", "they", "their", "ones"];
 
-<<<<<<< HEAD
 /// Words that hardly ever occur in a self-contained prompt.
-const STRONGLY: &[&str] =
-    &["same", "other", "others", "another", "again", "previous", "above", "earlier", "ones"];
-
-/// Ordinals: "the third" refers to a list that was mentioned.
-const ORDINALS: &[&str] = &["first", "second", "third", "fourth", "fifth", "sixth", "last", "next"];
-=======
-/// Words that hardly ever stand in a prompt that stands alone.
 pub(crate) const STRONGLY: &[&str] =
     &["same", "other", "others", "another", "again", "previous", "above", "earlier", "ones"];
 
-/// Numbers of places: "the third" is the third of something that was said.
+/// Ordinals: "the third" refers to a list that was mentioned.
 pub(crate) const ORDINALS: &[&str] =
     &["first", "second", "third", "fourth", "fifth", "sixth", "last", "next"];
->>>>>>> prompts
 
 /// Words that begin no noun phrase. A word before one of them takes the place of a noun.
 const FUNCTION_WORDS: &[&str] = &[
@@ -712,14 +703,9 @@ pub fn continues_nothing(prompt: &str) -> bool {
 /// The weights of `count` earlier requests, oldest first, if that of the prompt is 1.
 ///
 /// `standing` is the probability that the best document for the prompt alone fits it. The weight of
-<<<<<<< HEAD
 /// the newest request is 2 `leans` (1 - `standing`^2), and each earlier request has 0.7 times the
-/// weight of the next. A courtesy does not lean on the conversation.
-=======
-/// the newest request is 2 `leans` (1 - `standing`^2), and each one before it has 0.7 times the weight
-/// of the next. A courtesy, an aside and a question that refers to nothing do not lean on the
+/// weight of the next. A courtesy, an aside and a question that refers to nothing do not lean on the
 /// conversation.
->>>>>>> prompts
 pub fn weights(prompt: &str, count: usize, standing: f64) -> Vec<f64> {
     let refers = || features(prompt).iter().skip(2).take(2).any(|count| *count > 0.0);
     let leans =

@@ -117,14 +117,10 @@ impl Signs {
     fn of(lines: &[Line<'_>]) -> Self {
         let mut of: Vec<Option<Sign>> = lines.iter().map(|line| sign(line.text)).collect();
         columns(lines, &mut of);
-<<<<<<< HEAD
-        // A bare key needs members; without members, it introduces the text below it.
-=======
         cues(lines, &mut of);
         heads(lines, &mut of);
         talks(lines, &mut of);
-        // A bare key needs members: without any, it announces what follows.
->>>>>>> prompts
+        // A bare key needs members; without members, it introduces the text below it.
         for (number, line) in lines.iter().enumerate() {
             if is_bare_key(line.text) {
                 let next = lines
@@ -158,13 +154,10 @@ impl Signs {
     }
 }
 
-<<<<<<< HEAD
-/// Marks the line that names the author of the mail quoted below it, in any language.
-=======
 /// Marks the texts of subtitles: the lines below their times, and the numbers above these.
 fn cues(lines: &[Line<'_>], signs: &mut [Option<Sign>]) {
     let is_time = |line: &Line<'_>| {
-        let starts = |text: &str| text.trim().starts_with(|one: char| one.is_ascii_digit());
+        let starts = |text: &str| text.trim().starts_with(|letter: char| letter.is_ascii_digit());
         line.text.split_once(" --> ").is_some_and(|(from, to)| starts(from) && starts(to))
     };
     let times: Vec<usize> =
@@ -199,13 +192,13 @@ fn heads(lines: &[Line<'_>], signs: &mut [Option<Sign>]) {
             && next.text.starts_with('\t')
             && head.indent() == 0
             && !Words::of(next.text).are_a_sentence()
-            && signs.get(number).copied().flatten().is_none_or(|one| one.weight < ENOUGH);
+            && signs.get(number).copied().flatten().is_none_or(|letter| letter.weight < ENOUGH);
         // A file, and what was found in it: `src/deck.ts` before `  12:5  error ...`.
         let is_file = !text.contains(' ')
             && text.contains(['/', '.', '\\'])
             && head.indent() == 0
             && next.indent() >= 2
-            && signs.get(number + 1).copied().flatten().is_some_and(|one| one.weight >= 3);
+            && signs.get(number + 1).copied().flatten().is_some_and(|letter| letter.weight >= 3);
         let kind = match (is_root, is_rule) {
             (true, _) => Kind::Table,
             (_, true) => Kind::Config,
@@ -225,7 +218,7 @@ fn talks(lines: &[Line<'_>], signs: &mut [Option<Sign>]) {
     let is_turn = |line: &Line<'_>| {
         let text = line.text.trim();
         let (name, time) = text.split_once(char::is_numeric).unwrap_or((text, ""));
-        let time = time.trim_start_matches(|one: char| one.is_ascii_digit());
+        let time = time.trim_start_matches(|letter: char| letter.is_ascii_digit());
         let clock = time.strip_prefix(':').map(|rest| rest.trim_start_matches(char::is_numeric));
         let words = name.split_whitespace().count();
         (1..=3).contains(&words)
@@ -246,7 +239,7 @@ fn talks(lines: &[Line<'_>], signs: &mut [Option<Sign>]) {
         let (name, said) = line.text.split_once(": ")?;
         let is_name = name.split_whitespace().count() <= 2
             && name.starts_with(char::is_uppercase)
-            && name.chars().all(|one| one.is_alphabetic() || one == ' ');
+            && name.chars().all(|letter| letter.is_alphabetic() || letter == ' ');
         (is_name && !said.trim().is_empty()).then(|| name.to_owned())
     };
     let speakers: Vec<Option<String>> = lines.iter().map(speaker).collect();
@@ -263,8 +256,7 @@ fn talks(lines: &[Line<'_>], signs: &mut [Option<Sign>]) {
     }
 }
 
-/// Marks the line that says whose mail is quoted below it, in any language.
->>>>>>> prompts
+/// Marks the line that names the author of the mail quoted below it, in any language.
 fn attributions(lines: &[Line<'_>], signs: &mut [Option<Sign>]) {
     let mut quoted = false;
     for (number, line) in lines.iter().enumerate().rev() {
@@ -340,7 +332,7 @@ fn underlined(lines: &[Line<'_>], signs: &mut [Option<Sign>]) {
     for (number, line) in lines.iter().enumerate() {
         let text = line.text.trim();
         let is_rule = text.contains("-- ") || text.contains("== ");
-        if !is_rule || !text.chars().all(|one| matches!(one, '-' | '=' | ' ')) {
+        if !is_rule || !text.chars().all(|c| matches!(c, '-' | '=' | ' ')) {
             continue;
         }
         let columns = |line: &Line<'_>| {
@@ -511,7 +503,7 @@ fn letter(lines: &[Line<'_>], signs: &Signs, at: usize) -> Option<Block> {
         return Some(Block { kind: Kind::Mail, lines: whole.clone(), doubtful: vec![whole] });
     }
     // Outlook draws a line above the fields.
-    let ruled = line.text.len() >= 8 && line.text.trim().chars().all(|one| one == '_');
+    let ruled = line.text.len() >= 8 && line.text.trim().chars().all(|letter| letter == '_');
     let first = at + usize::from(ruled);
     if !lines.get(first).is_some_and(|line| begins_mail(line.text)) {
         return None;

@@ -139,16 +139,12 @@ pub(super) fn json(text: &str, _indent: usize) -> Option<Sign> {
             return found(kind, ENOUGH);
         }
     }
-<<<<<<< HEAD
-    if text.chars().all(|c| matches!(c, '{' | '}' | '[' | ']' | '(' | ')' | ',' | ';')) {
-=======
     // `"deck", "slides", "invoice"`
     let strings = without_strings(text);
     if text.matches('"').count() >= 6 && strings.trim_matches(['"', ',', ' ']).is_empty() {
         return found(kind, ENOUGH);
     }
-    if text.chars().all(|one| matches!(one, '{' | '}' | '[' | ']' | '(' | ')' | ',' | ';')) {
->>>>>>> prompts
+    if text.chars().all(|c| matches!(c, '{' | '}' | '[' | ']' | '(' | ')' | ',' | ';')) {
         return found(Kind::Code, HALF);
     }
     if text.starts_with('"')
@@ -227,7 +223,7 @@ pub(super) fn config(text: &str, indent: usize) -> Option<Sign> {
     // `DTSTART;TZID=Europe/Vienna:20260304T100000`
     let field = key.split(';').next().unwrap_or_default();
     let is_field = field.len() >= 3
-        && field.bytes().all(|one| one.is_ascii_uppercase() || one == b'-')
+        && field.bytes().all(|letter| letter.is_ascii_uppercase() || letter == b'-')
         && value.starts_with(char::is_alphanumeric);
     if is_field {
         return found(kind, THIRD);
@@ -254,15 +250,14 @@ pub(super) fn config(text: &str, indent: usize) -> Option<Sign> {
     (is_value && deep).then_some(Sign { kind, weight: THIRD })
 }
 
-<<<<<<< HEAD
-/// Whether a line is a key whose value must follow on the lines below it.
-=======
 /// An entry of a file that a program reads: `*/5 * * * * export`, `10.0.0.5 mail`, `stripe>=9.0`.
 fn entry(text: &str) -> Option<u8> {
     let mut fields = text.split_whitespace();
     let first = fields.next()?;
     let is_time = |field: &str| {
-        field.bytes().all(|one| one.is_ascii_digit() || matches!(one, b'*' | b'/' | b',' | b'-'))
+        field
+            .bytes()
+            .all(|letter| letter.is_ascii_digit() || matches!(letter, b'*' | b'/' | b',' | b'-'))
     };
     let times = text.split_whitespace().take_while(|field| is_time(field)).count();
     if times == 5 && text.contains('*') && fields.clone().count() >= 5 {
@@ -276,17 +271,16 @@ fn entry(text: &str) -> Option<u8> {
         && limits.iter().any(|limit| {
             first.split_once(limit).is_some_and(|(name, version)| {
                 name.starts_with(char::is_alphabetic)
-                    && version.starts_with(|one: char| one.is_ascii_digit())
+                    && version.starts_with(|letter: char| letter.is_ascii_digit())
             })
         });
     let is_id = text == first
         && text.len() >= 32
-        && text.bytes().all(|one| one.is_ascii_hexdigit() || one == b'-');
+        && text.bytes().all(|letter| letter.is_ascii_hexdigit() || letter == b'-');
     (is_address && !Words::of(text).are_a_sentence() || is_pinned || is_id).then_some(HALF)
 }
 
-/// Whether a line is a key whose value the lines below it must hold.
->>>>>>> prompts
+/// Whether a line is a key whose value must follow on the lines below it.
 pub(in super::super) fn is_bare_key(line: &str) -> bool {
     let text = line.trim();
     text.ends_with(':') && config(text, 1).is_some_and(|sign| sign.weight == NEIGHBOUR)
