@@ -56,7 +56,7 @@ def candidate_from(value: object, unnamed: str) -> Candidate:
     """Turn one JSON value into a candidate; `unnamed` is its id if it has none."""
     row = {"text": value} if isinstance(value, str) else value
     scores: dict[str, float | None] = {"cosine": None, "score": None}
-    hints: dict[str, tuple[str, ...]] = {}
+    hints: dict[str, Any] = {}
     if isinstance(row, dict):
         hints = {name: taken_texts(row, name) for name in HINT_FIELDS}
         scores = {key: _number(key, row.pop(key, None)) for key in scores}

@@ -6,10 +6,11 @@ use std::collections::BTreeSet;
 ///
 /// A date also has its parts `2024-03` and `03-12`, which match questions that leave out a part. A
 /// date such as `3/4/2024` has both readings. Numbers lose separators of thousands and trailing
-/// zeros; number words up to twenty are numbers.
+/// zeros; `1.2 million` and number words below a hundred are numbers, and a range is two of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
-    /// Full dates, months of a year, and days of a month, the most specific form of each mention.
+    /// Full dates, months or quarters of a year, and days of a month, the most specific form of each
+    /// mention.
     pub dates: Vec<BTreeSet<String>>,
     /// Numbers that are not part of a date or version.
     pub numbers: BTreeSet<String>,
@@ -33,8 +34,12 @@ impl Facts {
             if let Some(token) = rest.first() {
                 if let Some(version) = version(token) {
                     facts.versions.insert(version);
-                } else if let Some(number) = number(token) {
+                } else if token.contains('-') {
+                    facts.numbers.extend(token.split('-').filter_map(number));
+                } else if let Some((number, used)) = number_at(rest) {
                     facts.numbers.insert(number);
+                    at += used;
+                    continue;
                 }
             }
             at += 1;
@@ -42,9 +47,10 @@ impl Facts {
         facts
     }
 
-    /// The normal forms of the dates, with the parts of full dates.
+    /// The normal forms of the dates, with the parts of full dates and their quarters.
     pub fn date_forms(&self) -> BTreeSet<String> {
-        self.dates.iter().flatten().cloned().flat_map(with_parts).collect()
+        let forms = self.dates.iter().flatten().cloned().flat_map(with_parts);
+        forms.flat_map(|form| [quarter_of(&form), Some(form)]).flatten().collect()
     }
 }
 
@@ -57,6 +63,13 @@ pub(crate) fn with_parts(date: String) -> Vec<String> {
     let parts = [date.get(..7), date.get(5..)].into_iter().flatten().filter(|_| is_full);
     let parts: Vec<String> = parts.map(str::to_owned).collect();
     std::iter::once(date).chain(parts).collect()
+}
+
+/// `2024-q1` for `2024-03`.
+fn quarter_of(form: &str) -> Option<String> {
+    let (year, month) = form.split_once('-').filter(|(year, _)| year.len() == 4)?;
+    let month: u32 = month.parse().ok()?;
+    Some(format!("{year}-q{}", month.div_ceil(3)))
 }
 
 const MONTHS: [&str; 12] =
@@ -125,6 +138,13 @@ const NUMBER_WORDS: [&str; 21] = [
     "twenty",
 ];
 
+const TENS: [&str; 8] =
+    ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"];
+
+/// Words that multiply the number before them, with the number of zeros that they add.
+const SCALES: [(&str, usize); 4] =
+    [("hundred", 2), ("thousand", 3), ("million", 6), ("billion", 9)];
+
 /// Words and numbers in lower case; `.`, `,`, `/`, `-` and `:` belong to a token between digits.
 fn tokens(text: &str) -> Vec<String> {
     let mut tokens = Vec::new();
@@ -160,6 +180,9 @@ fn date(tokens: &[String]) -> Option<(BTreeSet<String>, usize)> {
     if let Some(forms) = numeric_date(first) {
         return Some((forms, 1));
     }
+    if let Some((form, used)) = quarter(tokens) {
+        return Some((BTreeSet::from([form]), used));
+    }
     let only = |form: String| BTreeSet::from([form]);
     let year_at = |at: usize| tokens.get(at).and_then(|token| year(token));
     if let Some(month) = month(first) {
@@ -191,10 +214,48 @@ fn date(tokens: &[String]) -> Option<(BTreeSet<String>, usize)> {
     }
 }
 
-/// `2024-03-12`, `2024/3/12`, `12.3.2024`, `3/12/2024`; with slashes the month may be first.
+/// `Q3 2024`, `2024 Q3` and `third quarter of 2024`, with the number of tokens that it takes.
+fn quarter(tokens: &[String]) -> Option<(String, usize)> {
+    let token = |at: usize| tokens.get(at).map(String::as_str);
+    let named = |at: usize| match token(at)? {
+        "q1" => Some(1),
+        "q2" => Some(2),
+        "q3" => Some(3),
+        "q4" => Some(4),
+        _ => None,
+    };
+    if let Some(year) = token(0).and_then(year) {
+        return Some((format!("{year}-q{}", named(1)?), 2));
+    }
+    let (number, used) = match named(0) {
+        Some(number) => (number, 1),
+        None => {
+            let (number, used) = day_at(tokens, 0).filter(|(number, _)| *number <= 4)?;
+            token(used).filter(|word| *word == "quarter")?;
+            (number, used + 1)
+        }
+    };
+    let used = used + usize::from(token(used) == Some("of"));
+    let year = token(used).and_then(year)?;
+    Some((format!("{year}-q{number}"), used + 1))
+}
+
+/// `2024-03-12`, `2024/3/12`, `20240312`, `12.3.2024`, `3/12/2024`, `2024-03`; with slashes the
+/// month may be first.
 fn numeric_date(token: &str) -> Option<BTreeSet<String>> {
-    let mark = token.chars().find(|letter| matches!(letter, '-' | '/' | '.'))?;
-    let parts: Vec<&str> = token.split(mark).collect();
+    let is_compact = token.len() == 8 && token.bytes().all(|byte| byte.is_ascii_digit());
+    let parts: Vec<&str> = if is_compact {
+        [token.get(..4), token.get(4..6), token.get(6..)].into_iter().flatten().collect()
+    } else {
+        token.split(token.chars().find(|letter| matches!(letter, '-' | '/' | '.'))?).collect()
+    };
+    if let [first, second] = parts.as_slice() {
+        // `2024.12` is a number, and `12/2024` could be a ratio.
+        let can_be_month = second.len() == 2 && !token.contains('.');
+        let month: u32 = second.parse().ok().filter(|_| can_be_month)?;
+        let year = year(first).filter(|_| (1..=12).contains(&month))?;
+        return Some(BTreeSet::from([format!("{year}-{month:02}")]));
+    }
     let [first, second, third] = parts.as_slice() else { return None };
     let form = |year: &str, month: &str, day: &str| {
         let (month, day): (u32, u32) = (month.parse().ok()?, day.parse().ok()?);
@@ -204,9 +265,9 @@ fn numeric_date(token: &str) -> Option<BTreeSet<String>> {
     if year(first).is_some() {
         return form(first, second, third).map(|form| BTreeSet::from([form]));
     }
-    year(third)?;
+    year(third).filter(|_| !is_compact)?;
     let mut forms: BTreeSet<String> = form(third, second, first).into_iter().collect();
-    if mark == '/' {
+    if token.contains('/') {
         forms.extend(form(third, first, second));
     }
     (!forms.is_empty()).then_some(forms)
@@ -253,6 +314,35 @@ fn version(token: &str) -> Option<String> {
     (numeric && (parts > 2 || bare.len() < token.len())).then(|| bare.to_owned())
 }
 
+/// The number at the beginning of the tokens with the number of tokens that it takes: `twenty-five`
+/// is `25`, and `1.2 million` is `1200000`.
+fn number_at(tokens: &[String]) -> Option<(String, usize)> {
+    let token = |at: usize| tokens.get(at).map(String::as_str);
+    let place = |words: &[&str], at: usize| words.iter().position(|word| Some(*word) == token(at));
+    let (value, used) = match place(&TENS, 0) {
+        Some(tens) => {
+            let one = place(&NUMBER_WORDS, 1).filter(|one| (1..10).contains(one));
+            let used = 1 + usize::from(one.is_some());
+            ((10 * (tens + 2) + one.unwrap_or_default()).to_string(), used)
+        }
+        None => (number(token(0)?)?, 1),
+    };
+    let scale = SCALES.iter().find(|(word, _)| Some(*word) == token(used));
+    let is_plain = value.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    match scale.filter(|_| is_plain) {
+        Some((_, zeros)) => Some((times_ten(&value, *zeros), used + 1)),
+        None => Some((value, used)),
+    }
+}
+
+/// A number in normal form times ten to the power of `zeros`.
+fn times_ten(value: &str, zeros: usize) -> String {
+    let (whole, part) = value.split_once('.').unwrap_or((value, ""));
+    let mut digits = format!("{whole}{part:0<zeros$}");
+    digits.insert(whole.len() + zeros, '.');
+    number(digits.trim_end_matches('.')).unwrap_or(digits)
+}
+
 /// `1,500` is `1500`, `2.50` is `2.5`, `five` is `5`.
 fn number(token: &str) -> Option<String> {
     if let Some(value) = NUMBER_WORDS.iter().position(|word| *word == token) {
@@ -269,7 +359,7 @@ fn number(token: &str) -> Option<String> {
             .all(|group| group.split('.').next().is_some_and(|whole| whole.len() == 3));
     let plain = if grouped { token.replace(',', "") } else { token.replace(',', ".") };
     if !plain.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
-        return Some(token.to_owned()); // a time, a range or a ratio, as it is written
+        return Some(token.to_owned()); // a time or a ratio, as it is written
     }
     let value = match plain.split_once('.') {
         Some((whole, part)) => {
@@ -308,21 +398,53 @@ mod tests {
             "the 9th of July 2031",
             "the ninth of July 2031",
             "July the ninth 2031",
+            "20310709",
         ] {
             assert_eq!(dates(text), [["2031-07-09"]], "{text}");
         }
         assert_eq!(dates("7/9/2031"), [["2031-07-09", "2031-09-07"]]);
         assert_eq!(dates("25/7/2031"), [["2031-07-25"]]);
+        assert_eq!(dates("part 20311301, 99990101 and 12072031"), [[""; 0]; 0]);
+    }
+
+    #[test]
+    fn quarters_have_one_form_and_contain_their_days() {
+        for text in ["Q3 2031", "2031-Q3", "the third quarter of 2031", "3rd quarter 2031"] {
+            assert_eq!(dates(text), [["2031-q3"]], "{text}");
+        }
+        assert_eq!(
+            dates("q5 2031; a third quarter; quarter 2031; 9th quarter of 2031"),
+            [[""; 0]; 0]
+        );
+        let forms = |text: &str| Facts::of(text).date_forms();
+        assert!(forms("9 July 2031").contains("2031-q3"));
+        assert!(forms("in September 2031").contains("2031-q3"));
+        assert!(forms("in October 2031").contains("2031-q4"));
+        assert_eq!(forms("on 9 July").into_iter().collect::<Vec<_>>(), ["07-09"]);
+    }
+
+    #[test]
+    fn words_and_scales_are_part_of_a_number() {
+        let numbers = |text: &str| Facts::of(text).numbers.into_iter().collect::<Vec<_>>();
+        assert_eq!(numbers("twenty-five; forty two; ninety"), ["25", "42", "90"]);
+        assert_eq!(numbers("twenty twenty, thirty ten"), ["10", "20", "30"]);
+        assert_eq!(numbers("1.2 million, 1,200,000 and 1.20 million"), ["1200000"]);
+        assert_eq!(numbers("two hundred; 3 thousand; 1.2345 thousand"), ["1234.5", "200", "3000"]);
+        assert_eq!(numbers("half a million, hundred"), [""; 0]);
+        assert_eq!(numbers("70-200 mm, open 9:30"), ["200", "70", "9:30"]);
     }
 
     #[test]
     fn parts_of_dates_have_forms_of_their_own() {
         assert_eq!(dates("in July 2031"), [["2031-07"]]);
+        assert_eq!(dates("2031-07 and 2031/07"), [["2031-07"], ["2031-07"]]);
+        assert_eq!(dates("2031-13, 2031-7, 2031.07 and 12/2031"), [[""; 0]; 0]);
         assert_eq!(dates("on 9 July"), [["07-09"]]);
         assert_eq!(dates("on the twenty-first of May"), [["05-21"]]);
         assert_eq!(dates("the second may walk; you may march; thirty second may"), [[""; 0]; 0]);
         let forms = Facts::of("9 July 2031").date_forms();
-        assert_eq!(forms.into_iter().collect::<Vec<_>>(), ["07-09", "2031-07", "2031-07-09"]);
+        let expected = ["07-09", "2031-07", "2031-07-09", "2031-q3"];
+        assert_eq!(forms.into_iter().collect::<Vec<_>>(), expected);
     }
 
     #[test]
