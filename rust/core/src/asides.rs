@@ -211,7 +211,11 @@ pub fn is_aside(prompt: &str) -> bool {
     };
     let lists = [COMPARING, STRONGLY, ORDINALS, OTHERS];
     let picks = |word: &&str| lists.iter().any(|list| list.contains(word));
-    (asks || states) && !words.iter().any(picks) && heads.iter().all(|word| is_common(word))
+    let adds = heads.windows(2).any(|pair| pair == ["as", "well"]);
+    (asks || states)
+        && !adds
+        && !words.iter().any(picks)
+        && heads.iter().all(|word| is_common(word))
 }
 
 /// Whether a prompt is a question that goes on with no earlier request, and may be a request itself.
@@ -330,6 +334,7 @@ mod tests {
             "do it again",
             "do you have a cheaper one?",
             "is there another way?",
+            "would it work with tables as well?",
             "what about March?",
             "how about blue",
             "what if the file is missing?",

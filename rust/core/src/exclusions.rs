@@ -850,7 +850,7 @@ mod tests {
             "Leave board minutes alone.",
             "Defer to `minute-taker` for board minutes.",
             "Limitations: no board minutes.",
-            "Limitation: cannot write board minutes.",
+            "Limitation: cannot handle board minutes.",
             "Use for reports; board minutes are excluded.",
             "You don't need this for board minutes.",
             "There is a separate skill for board minutes.",
