@@ -1123,10 +1123,57 @@ mod tests {
     fn rerank_scores_out_of_range_are_refused() {
         let (profile, policy) = (fitted(), Policy::default());
         let gated = gated(&profile, &policy, &Request::default());
+        let run = |score| conclude(&gated, &[pair("a", score)], Some("ours"), &profile, &policy);
         for (score, code) in [(f64::NAN, "not_finite"), (1e101, "out_of_range")] {
-            let found = conclude(&gated, &[pair("a", score)], Some("ours"), &profile, &policy);
-            assert_eq!(found.unwrap_err().code(), code);
+            assert_eq!(run(score).unwrap_err().code(), code);
         }
+        assert_eq!(run(-1e100).unwrap().selected, ["a"]);
+    }
+
+    #[test]
+    fn a_number_that_equals_its_threshold_meets_it() {
+        let (profile, policy) = (fitted(), Policy::default());
+        let decide = |profile: &Profile, policy: &Policy, request: &Request, pairs: &[Pair]| {
+            let gated = gated(profile, policy, request);
+            conclude(&gated, pairs, Some("ours"), profile, policy).unwrap()
+        };
+        let read = [pair("a", 1.0), pair("b", 2.0), pair("c", 3.0)];
+        let request = Request { coverage: Some(0.5), ..Request::default() };
+        for pairs in [&read[..], &[]] {
+            let free = decide(&profile, &policy, &request, pairs);
+            assert!(!free.selected.is_empty() && !free.shortlist.is_empty());
+            let answer = Answer {
+                threshold: free.any_fits,
+                confidence: free.confidence,
+                ..Answer::default()
+            };
+            let shortlist = Shortlist { least: free.any_fits, ..fitted().shortlist };
+            let strict = Profile { answer, shortlist, ..fitted() };
+            let asked = |least| Request { min_confidence: least, ..request.clone() };
+            assert_eq!(decide(&strict, &policy, &asked(free.confidence), pairs), free);
+            let more = decide(&profile, &policy, &asked(free.confidence.map(f64::next_up)), pairs);
+            assert_eq!((more.reason, more.selected.len()), (Reason::Rejected, 0));
+        }
+        for (more, count) in [(0.0, 0), (0.01, 2)] {
+            let warnings = Warnings {
+                flat_scores: Some((2.0_f64 / 3.0).sqrt() + more),
+                weak_cosine: Some(0.9 + more),
+                weak_rerank_score: Some(3.0 + more),
+            };
+            let policy = Policy { warnings, ..Policy::default() };
+            assert_eq!(decide(&profile, &policy, &request, &read).warnings.len(), count);
+        }
+        let bound = Guardrails {
+            rerank_min: Some(1.0),
+            rerank_margin: Some(2.0),
+            relevance: Some(0.3),
+            runner_up: Some(2.0),
+            agreement: Some(0.5),
+            limit: Some(2),
+        };
+        let lower = Judged { score: 1.0, blend: 0.5, relevance: Some(0.3), truncated: false };
+        let both = [Judged { score: 3.0, ..lower }, lower];
+        assert_eq!(passes(&both, &bound), [None, None]);
     }
 
     #[test]

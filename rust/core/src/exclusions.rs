@@ -141,7 +141,7 @@ impl<'a> Sentence<'a> {
     }
 
     fn clauses(&self) -> Found {
-        if self.is_question || self.tokens.is_empty() {
+        if self.is_question {
             return Found::default();
         }
         if let Some((object, from, to)) = self.opening().or_else(|| self.turned_away()) {
@@ -152,7 +152,7 @@ impl<'a> Sentence<'a> {
             let to = to.min(self.tokens.partition_point(|token| token.start < back));
             let exclusions =
                 if object == Object::Nothing { Vec::new() } else { self.exclusions(from, to) };
-            let opens_list = object == Object::After && exclusions.is_empty() && from >= to;
+            let opens_list = object == Object::After && from >= to;
             return Found { cuts: vec![(self.start, back)], exclusions, opens_list };
         }
         self.inner()
@@ -218,10 +218,7 @@ impl<'a> Sentence<'a> {
     /// Whether another document is named here: ", see atlas", "use geo-plots", "use Atlas instead".
     fn refers(&self, at: usize) -> bool {
         let Some(mut name) = forms::SENDS.end(&self.tokens, at) else { return false };
-        if self.tokens.iter().take(at).any(|token| token.is("to"))
-            && self.is(at, "use")
-            && self.is(at.wrapping_sub(1), "to")
-        {
+        if self.is(at, "use") && self.is(at.wrapping_sub(1), "to") {
             return false;
         }
         let opens_with_for = self.is(0, "for");
@@ -277,13 +274,13 @@ impl<'a> Sentence<'a> {
                 at += 1;
                 continue;
             };
-            let stop = self.clause_end(at, end);
+            let stop = self.clause_end(end);
             let from = self.object_from(form, end);
             if form.object != Object::Nothing {
                 found.exclusions.extend(self.exclusions(from, stop));
             }
             found.cuts.push(self.cut(at, stop));
-            at = stop.max(at + 1);
+            at = stop;
         }
         found
     }
@@ -297,9 +294,9 @@ impl<'a> Sentence<'a> {
         if !is_clause || ![";", "-", "("].iter().any(|token| mark.is(token)) {
             return None;
         }
-        let stop = self.clause_end(at, at + 1);
+        let stop = self.clause_end(at);
         let tokens = self.tokens.get(at..stop)?.to_vec();
-        let clause = Self { tokens, is_question: false, ..*self };
+        let clause = Self { tokens, ..*self };
         let (object, from, to) = clause.turned_away()?;
         (object == Object::Before && (from > 0 || !is_about))
             .then(|| (stop, clause.exclusions(from, to)))
@@ -345,8 +342,8 @@ impl<'a> Sentence<'a> {
         !self.tokens.iter().take(at).any(links)
     }
 
-    /// The token behind a clause, whose form begins and ends at these tokens.
-    fn clause_end(&self, at: usize, end: usize) -> usize {
+    /// The token behind a clause, whose form ends at this token.
+    fn clause_end(&self, end: usize) -> usize {
         let mut open = 0_usize;
         for place in end..self.tokens.len() {
             let Some(token) = self.tokens.get(place) else { break };
@@ -354,7 +351,7 @@ impl<'a> Sentence<'a> {
                 "(" => open += 1,
                 ")" if open == 0 => return place,
                 ")" => open -= 1,
-                ";" | "!" | "?" | "-" | "." | "unless" if open == 0 && place > at => return place,
+                ";" | "!" | "?" | "-" | "." | "unless" if open == 0 => return place,
                 "," if open == 0 && self.is(place + 1, "but") => return place,
                 "but" if open == 0 && self.comes_back(place) => return place,
                 _ => {}
@@ -401,7 +398,7 @@ impl<'a> Sentence<'a> {
             }
             _ => last,
         };
-        (self.start + head, last.max(self.start + head))
+        (self.start + head, last)
     }
 
     /// The items of an enumeration.
@@ -476,11 +473,7 @@ impl<'a> Sentence<'a> {
         while first < last && is_any(last - 1, TRAILING) {
             last -= 1;
         }
-        if first >= last
-            || (is_any(first, SENDING)
-                && first > from.saturating_sub(1)
-                && is_any(first, &["route", "defer", "hand", "send"]))
-        {
+        if first >= last || (first > 0 && is_any(first, &["route", "defer", "hand", "send"])) {
             return None;
         }
         let (start, end) = (self.tokens.get(first)?.start, self.tokens.get(last - 1)?.end);
@@ -670,8 +663,6 @@ const TRAILING: &[&str] = &[
     "which",
 ];
 
-/// Verbs that send the reader to another document.
-const SENDING: &[&str] = &["route", "defer", "hand", "send", "delegate", "use", "see", "prefer"];
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -764,6 +755,29 @@ mod tests {
             "For teams that see too many alerts: sorts them by what to do.",
             "For versioning, use semantic-release, changelogs and git tags.",
             "For failing calls, use circuit-breakers and retries with jitter.",
+            "For scans, see this.",
+            "For maps, see atlas or draw them by hand.",
+            "For maps, see atlas, first choice.",
+            "When maps are needed, use atlas.",
+            "When maps are needed, use geo-plots and paper.",
+            "When maps are needed, use paper and ink.",
+            "When teams use paper maps instead.",
+            "Use this for maps instead.",
+            "Use it for maps instead.",
+            "Use for features out of scope.",
+            "Explains why some formats are not supported.",
+            "Explains when not to use it.",
+            "Defers to the style of the house.",
+            "For maps, use atlas.",
+            "Draws maps as well; see atlas for towns instead.",
+            "Use for bars - it does not cover lines.",
+            "Draws bars, do not use for (say) maps.",
+            "It does not need maps.",
+            "Draws bars unless maps are drawn.",
+            "Use for bars unless the user draws maps.",
+            "Not only bars.",
+            "Draws bars - not lines - of costs.",
+            "Draws bars [of costs] not for maps.",
             "Moves work between trackers. For teams that left Jira and want to use Linear instead.",
             "Use whenever somebody needs a pitch, even if they do not use the word deck.",
             "Explains when and when not to use useMemo, useCallback and memo.",
@@ -773,11 +787,13 @@ mod tests {
             "Picks the right chart. Not sure whether bar, line or scatter fits your data?",
             "Keeps notes. Never lose context again.",
             "Draws page layouts. Never draw one without a sketch of its sections.",
-            "Reviews migrations. Never apply one without this skill: it checks locks.",
             "Fixes office printers. Cannot connect to WiFi, paper jams, blank pages.",
             "Собирает сайты и приложения. Платформы no code и low code.",
         ] {
             assert!(matches!(announced(text), Cow::Borrowed(_)), "{text}");
+            // Alone, a text whose every sentence is left out is searched whole.
+            let text = format!("Draws charts of sales. {text}");
+            assert_eq!(announced(&text), text);
         }
     }
 
@@ -888,6 +904,11 @@ mod tests {
             ("Reads charts. Not medical advice; ask a doctor.", &["medical advice"]),
             ("Reads charts. For maps, see atlas; for tables, see grid.", &["maps", "tables"]),
             ("Reads charts. Does not retouch faces or portraits.", &["retouch faces", "portraits"]),
+            ("Reads charts. Not for maps, use geo-plots, or forms.", &["maps", "forms"]),
+            ("Reads charts. Not for maps, route those to atlas.", &["maps"]),
+            ("Reads charts. Not for maps - use atlas, grid.", &["maps"]),
+            ("Reads charts. Not for maps (old (worn), torn) or forms.", &["maps", "forms"]),
+            ("Reads charts. Not for maps alone, forms at all.", &["maps", "forms"]),
             ("Reads charts. Not for tables without a legend, or for maps.", &["tables", "maps"]),
             ("Reads charts. Do not use for non-tabular data or maps.", &["maps"]),
             ("Reads charts. Do not use before the data is there.", &[]),
@@ -896,6 +917,86 @@ mod tests {
         ] {
             assert_eq!(read(text).exclusions, expected, "{text}");
         }
+    }
+
+    /// Compares what is left of a text behind a first sentence, and its exclusions.
+    fn assert_read(text: &str, left: &str, exclusions: &[&str]) {
+        let whole = format!("Draws charts of sales. {text}");
+        let found = read(&whole);
+        assert_eq!(found.purpose, format!("Draws charts of sales. {left}"), "{text}");
+        assert_eq!(found.exclusions, exclusions, "{text}");
+    }
+
+    #[test]
+    fn a_heading_excludes_the_sentence_or_the_list_behind_it() {
+        for (text, left, exclusions) in [
+            (
+                "When not to use:\n- maps\n- forms\n\nAnd bars.",
+                "\nAnd bars.",
+                &["maps", "forms"][..],
+            ),
+            ("When not to use:\n1) Maps\n2) Forms\n\nAnd bars.", "\nAnd bars.", &["Maps", "Forms"]),
+            ("Out of scope:\n\nMaps, forms.\n- And bars.", "- And bars.", &["Maps", "forms"]),
+            ("And bars.\n1) Not for maps.\n2) Not for forms.", "And bars.\n", &["maps", "forms"]),
+            ("When not to use:\n- Route planning\n- or maps\n", "", &["Route planning", "maps"]),
+            ("Do not use. And bars.", "And bars.", &[]),
+            ("Not for non-tabular files. And bars.", "And bars.", &[]),
+        ] {
+            assert_read(text, left, exclusions);
+        }
+    }
+
+    #[test]
+    fn a_sentence_that_sends_the_reader_to_another_document_is_left_out() {
+        for (text, exclusions) in [
+            ("Use atlas instead.", &[][..]),
+            ("For maps, but only of towns, see atlas.", &["maps", "but only of towns"]),
+            ("For maps to print, use geo-plots.", &["maps to print"]),
+            ("For maps, see atlas or grid.", &["maps"]),
+            ("For maps, see atlas, or grid.", &["maps"]),
+            ("When maps are needed, use geo-plots.", &["maps are needed"]),
+            ("When maps are needed, use atlas and grid instead.", &["maps are needed"]),
+            ("When maps are needed, use atlas instead (it is free).", &["maps are needed"]),
+            ("Leaves maps to atlas.", &["maps"]),
+        ] {
+            assert_read(text, "", exclusions);
+        }
+    }
+
+    #[test]
+    fn a_clause_that_excludes_something_ends_where_the_purpose_goes_on() {
+        for (text, left, exclusions) in [
+            ("Do not use for maps but for bars.", "but for bars.", &["maps"][..]),
+            ("Do not use for maps; use it for bars.", "; use it for bars.", &["maps"]),
+            (
+                "And bars (not for maps (of towns) or forms) of costs.",
+                "And bars of costs.",
+                &["maps", "forms"],
+            ),
+            ("And bars, not for maps, but of costs.", "And bars, but of costs.", &["maps"]),
+            ("And bars, not for maps; of costs.", "And bars; of costs.", &["maps"]),
+            ("And bars (of costs), not for maps.", "And bars (of costs).", &["maps"]),
+            ("And bars [of costs] except for maps.", "And bars [of costs].", &["maps"]),
+            ("And bars (for maps, see atlas) of costs.", "And bars of costs.", &["maps"]),
+            (
+                "And bars (if it fails, use atlas instead) of costs.",
+                "And bars of costs.",
+                &["fails"],
+            ),
+            ("Use for bars - not maps - of costs.", "Use for bars - of costs.", &["maps"]),
+            ("And bars - it does not cover lines.", "And bars.", &["lines"]),
+            ("And bars; do not use outside.", "And bars.", &[]),
+            ("And bars, not for old but large maps.", "And bars.", &["old but large maps"]),
+            ("And bars, not for maps but use for costs.", "And bars but use for costs.", &["maps"]),
+        ] {
+            assert_read(text, left, exclusions);
+        }
+    }
+
+    #[test]
+    fn a_long_exclusion_is_cut_off_at_200_bytes() {
+        let text = format!("Reads charts. Not for {}.", "é".repeat(150));
+        assert_eq!(read(&text).exclusions, ["é".repeat(100)]);
     }
 
     #[test]
