@@ -18,7 +18,7 @@ import numpy as np
 from crossgate import Profile
 from crossgate._evaluation.measures.quality import measure_answer
 from crossgate._evaluation.runs.modes import decide
-from crossgate._evaluation.runs.runs import Mode, Run, read_run
+from crossgate._evaluation.runs.stored_runs import Mode, Run, read_run
 
 
 def row(run: Run, profile: Profile, mode: Mode) -> tuple[float, ...]:

@@ -36,7 +36,7 @@ from crossgate._core import (
     Stage2Relevance,
     fit_shortlist,
 )
-from crossgate._runtime.models import cache
+from crossgate._runtime.models import local_files
 from crossgate._runtime.models.manifest import PASSAGE_RERANKER
 from crossgate._values.profile_files import write_profile
 
@@ -228,7 +228,7 @@ def main() -> None:
     }
     profile = Profile(
         name="passages",
-        reranker=cache.identity(PASSAGE_RERANKER),
+        reranker=local_files.identity(PASSAGE_RERANKER),
         combine=combine,
         relevance=relevance,
         shortlist=Shortlist(stage2=promises(questions, relevance.stage2 or Stage2Relevance())),

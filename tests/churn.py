@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass, field
 
 from crossgate import Document, Index
-from crossgate._retrieval.index import SearchResult
+from crossgate._retrieval.document_index import SearchResult
 
 NAMES = [f"d{place}" for place in range(40)]
 WORDS = ["red", "blue", "old", "quick", "lazy", "small", "loud", "wet"]

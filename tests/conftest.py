@@ -7,7 +7,7 @@ import os
 import subprocess
 import threading
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,8 @@ from crossgate import (
     Passage,
     Profile,
 )
-from crossgate.rerankers import Deadline
+from crossgate.rerankers import Deadline, shut_down
+from providers_server import ProvidersServer
 
 # Haystack reports its use over the network; a socket that closes late would fail a test.
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
@@ -165,6 +166,20 @@ def embedder() -> WordEmbedder:
 def index(embedder: WordEmbedder) -> Index:
     """The library with its vectors."""
     return build(embedder=embedder)
+
+
+@pytest.fixture(scope="module")
+def _providers() -> Iterator[ProvidersServer]:
+    with ProvidersServer() as server:
+        yield server
+    shut_down()
+
+
+@pytest.fixture
+def server(_providers: ProvidersServer) -> ProvidersServer:
+    """The remote providers, without faults; one server for all tests of a file."""
+    _providers.reset()
+    return _providers
 
 
 @pytest.fixture(scope="module")

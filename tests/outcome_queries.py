@@ -19,7 +19,7 @@ from crossgate._core import (
     Winner,
 )
 from crossgate._evaluation.report.summary import Report, summarize
-from crossgate._evaluation.runs.runs import MODES, Mode, Run, RunHeader, StoredQuery
+from crossgate._evaluation.runs.stored_runs import MODES, Mode, Run, RunHeader, StoredQuery
 
 PROFILE = Profile(
     name="by hand",

@@ -117,6 +117,13 @@ class ProvidersServer:
         """Address of Voyage."""
         return f"{self.url}/voyage/v1"
 
+    def reset(self) -> None:
+        """Forget the planned faults and all requests."""
+        self.plan.clear()
+        self.requests.clear()
+        self.delay = 0.0
+        self.most_at_once = 0
+
     def __enter__(self) -> Self:
         """Start to listen."""
         self._thread.start()

@@ -20,7 +20,7 @@ from crossgate._core import (
 )
 from crossgate._evaluation.data.datasets import Dataset, read_dataset
 from crossgate._evaluation.runs.collecting import measure
-from crossgate._evaluation.runs.runs import Run, read_run
+from crossgate._evaluation.runs.stored_runs import Run, read_run
 
 PROFILE = Profile(
     name="small",

@@ -31,7 +31,7 @@ from crossgate._agents.hook.options import HookOptions
 from crossgate._agents.hook.skill_library import SkillLibrary
 from crossgate._cli import run
 from crossgate._decision import cascade
-from crossgate._decision.replay import check_decision
+from crossgate._decision.log_replay import check_decision
 from crossgate._sources import read_candidates, read_sources
 from crossgate._values.profile_files import profile_values
 from crossgate.evaluation import measure_candidates, read_dataset, read_labels, read_run

@@ -20,7 +20,7 @@ from crossgate._core import Blend
 from crossgate._evaluation.data.labels import Dataset, LabelledQuery
 from crossgate._evaluation.runs.collecting import BODY_WEIGHTS, measure
 from crossgate._evaluation.runs.modes import decide, reblended
-from crossgate._evaluation.runs.runs import read_run
+from crossgate._evaluation.runs.stored_runs import read_run
 from crossgate._reranking.contract import PairScore
 from crossgate._retrieval.passages import BODY_CHARS, PASSAGE_CHARS, passages
 from crossgate._sources import read_sources

@@ -31,7 +31,7 @@ from crossgate._calibration import answer_threshold, calibrating
 from crossgate._calibration.fitted_outcomes import Outcomes, Stated, outcomes, stated
 from crossgate._calibration.halves import groups, is_chained, split
 from crossgate._calibration.relevance import RIDGE, fit_any_fits, fit_relevance
-from crossgate._calibration.shortlists import FittedShortlist, fit_shortlist
+from crossgate._calibration.shortlist_promises import FittedShortlist, fit_shortlist
 from crossgate._calibration.skipping import CAUTION, STEPS, fit_skipping
 from crossgate._calibration.weights import (
     PIVOTS,
@@ -55,7 +55,14 @@ from crossgate._core import (
 )
 from crossgate._decision.router import DEFAULT_PROFILE
 from crossgate._evaluation.runs.modes import decide, decide_all, reblended
-from crossgate._evaluation.runs.runs import MODES, Mode, Run, RunHeader, StoredQuery, write_run
+from crossgate._evaluation.runs.stored_runs import (
+    MODES,
+    Mode,
+    Run,
+    RunHeader,
+    StoredQuery,
+    write_run,
+)
 from crossgate._evaluation.runs.unread import UnreadPairs
 from crossgate._support.errors import CalibrationError
 from crossgate._support.files import atomic_write, try_writing

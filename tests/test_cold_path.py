@@ -155,7 +155,7 @@ def test_logged_decision_with_floors_loads_nothing_heavy(tmp_path: Path) -> None
         """
         import sys
         from crossgate import Policy, Profile, rerank
-        from crossgate._decision.replay import check_decision
+        from crossgate._decision.log_replay import check_decision
         from crossgate._telemetry.log import JsonLinesLog, read_log
         policy = Policy(floors={"default": 0.2}, cliff_core=1)
         rows = [{"text": "red fox", "cosine": 0.9}, {"text": "hen", "cosine": 0.1}]

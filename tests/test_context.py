@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 import crossgate._core as _core
-import crossgate._decision.rerank as rerank_module
+import crossgate._decision.rerank_candidates as rerank_module
 from commands import CROSSGATE
 from conftest import build
 from crossgate import Context, CrossgateError, InputError, ModelError, Router, rerank
 from crossgate._agents.hook.answer import _context
 from crossgate._agents.hook.formats import AGENTS, read_hook_prompt
-from crossgate._retrieval.index import bundled_embedder
+from crossgate._retrieval.document_index import bundled_embedder
 from crossgate._sources.agent_prompts import is_from_machine
 from crossgate._sources.transcripts import last_requests
 from hook_home import Home

@@ -1,4 +1,4 @@
-"""The bindings: numbers against numpy, bm25s and plain Python, and what may cross the border."""
+"""The bindings: numbers against numpy, bm25s and plain Python, and values that the core accepts."""
 
 from __future__ import annotations
 
@@ -279,7 +279,7 @@ def test_values_of_the_core_cannot_be_changed() -> None:
     ):
         with pytest.raises(AttributeError):
             setattr(target, name, 1)
-    # What is read of a value is a copy: to change it changes nothing.
+    # An attribute returns a copy: a change of the copy does not change the value.
     gated.pool.clear()
     decision.selected.clear()
     assert (gated.pool, decision.selected) == ([0], ["a"])
@@ -436,7 +436,7 @@ def test_the_guardrails_equal_their_definition(
         assert (decision.reason, decision.places) == ("no_candidates", [])
         return
     if not fits:
-        # The order alone counts, and what was chosen for blends.
+        # Only the order counts, and the settings for blends.
         minimum = margin = lead = None
         fused, ranks, _ = _core.combine(candidates, [one.score for one in pairs], Profile())
         order = [(fused[ranks.index(rank)], ranks.index(rank)) for rank in sorted(ranks)]

@@ -9,7 +9,6 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,26 +30,11 @@ from crossgate.rerankers import (
     GuardedReranker,
     LatencyEstimate,
     passages_of,
-    shut_down,
 )
 from providers_server import DECISION_FAULTS, KEY, NONE, ProvidersServer, relevance
 
 DOCUMENTS = [f"document number {number}" for number in range(7)]
 PASSAGES = passages_of(DOCUMENTS)
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[ProvidersServer]:
-    with ProvidersServer() as server:
-        yield server
-    shut_down()
-
-
-@pytest.fixture(autouse=True)
-def _clean(server: ProvidersServer) -> None:
-    server.plan.clear()
-    server.requests.clear()
-    server.delay = 0.0
 
 
 @pytest.fixture(params=["systemone", "decisions"])

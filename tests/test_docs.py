@@ -21,7 +21,7 @@ from notebooks import printed, read, stored
 from website import exported
 
 from crossgate._cli import COMMANDS
-from crossgate._reranking.registry import TIERS
+from crossgate._reranking.providers import TIERS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from crossgate._cli.labelled import dump
 from crossgate._core import AnyFits, Combine, RunnerUpRule, Stage1AnyFits
 from crossgate._evaluation.report.compare import REPORTS_SCHEMA, compare
 from crossgate._evaluation.runs.modes import decide, profile_of
-from crossgate._evaluation.runs.runs import write_run
+from crossgate._evaluation.runs.stored_runs import write_run
 from crossgate._reranking.contract import LEAST_PAIRS
 from crossgate._reranking.remote import SWITCH
 from crossgate.evaluation import (
@@ -44,7 +43,6 @@ from crossgate.rerankers import (
     RemoteReranker,
     Reranker,
     VoyageReranker,
-    shut_down,
 )
 from providers_server import KEY, ProvidersServer, relevance
 from small_runs import SharedWords
@@ -55,19 +53,6 @@ FITTED = Profile(
     reranker=SharedWords.identity,
     winner={"agreed": 0.0},
 )
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[ProvidersServer]:
-    with ProvidersServer() as server:
-        yield server
-    shut_down()
-
-
-@pytest.fixture(autouse=True)
-def _clean(server: ProvidersServer) -> None:
-    server.plan.clear()
-    server.requests.clear()
 
 
 def tier(provider: str, server: ProvidersServer, **options: Any) -> GuardedReranker:

@@ -65,7 +65,7 @@ from crossgate._evaluation.report.page import explained
 from crossgate._evaluation.report.query_table import SCRIPT, queries_table
 from crossgate._evaluation.report.summary import summarize
 from crossgate._evaluation.runs.modes import decide
-from crossgate._evaluation.runs.runs import (
+from crossgate._evaluation.runs.stored_runs import (
     MODES,
     Mode,
     StoredQuery,

@@ -1,4 +1,4 @@
-"""Files are written whole or not at all, and nothing but regular files is read or written."""
+"""Files are written whole or not at all, and only regular files are read or written."""
 
 from __future__ import annotations
 

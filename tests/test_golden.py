@@ -232,7 +232,7 @@ def test_the_passage_reranker_is_the_same_on_average(
 
 
 def test_no_two_neighbouring_weights_of_the_passage_reranker_saturate() -> None:
-    """Hold the graph to what makes its products exact where there is no VNNI."""
+    """Check the property of the graph that keeps its products exact on processors without VNNI."""
     graph = load(locate(PASSAGE_RERANKER, "cross-encoder").model).graph
     constants = {one.name: one for one in graph.initializer}
     products = [one for one in graph.node if one.op_type == "MatMulIntegerToFloat"]

@@ -232,7 +232,7 @@ def test_only_the_skills_that_find_room_count_as_offered(
     assert len(told) == count
     assert logged.get("names", []) == told
     assert logged["outcome"] == ("injected" if told else "nothing")
-    # What was not shown can still be named.
+    # A skill that was not shown can still be named.
     rest = {"csv-cleaner": "repair a messy CSV file with duplicate rows", "pdf-toolkit": PDF}
     unseen = [name for name in names if name not in told]
     for name in unseen[:1]:

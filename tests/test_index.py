@@ -1,4 +1,4 @@
-"""The index: what it keeps, what it refuses, and a file that is whole whatever happens."""
+"""The index: stored values, refused input, and files that stay whole after any failure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from crossgate import (
     Profile,
     Router,
 )
-from crossgate._retrieval import index as index_module
+from crossgate._retrieval import document_index as index_module
 
 REBUILD = "crossgate index"
 
@@ -232,7 +232,7 @@ BAD_DOCUMENTS: dict[str, tuple[list[Document], str]] = {
     "half a letter in the id": ([Document(id="\ud83d", text="b")], "invalid_text"),
     "a number for a text": ([Document(id="a", text=5)], "invalid_text"),  # type: ignore[arg-type]
     "a number for an id": ([Document(id=5, text="a")], "invalid_text"),  # type: ignore[arg-type]
-    "metadata that are no JSON": (
+    "metadata that JSON cannot represent": (
         [Document(id="a", text="b", metadata={"c": {1}})],
         "malformed_candidate",
     ),

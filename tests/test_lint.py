@@ -182,7 +182,6 @@ def answered(places: Mapping[str, Sequence[int]], head: int) -> LintedLibrary:
             own=0.5,
             repeated=1.0,
             others=tuple((f"z{rank}", 0.9 - rank / 100) for rank in range(place - 1)),
-            whole=False,
         )
         for id, list_of_places in places.items()
         for number, place in enumerate(list_of_places)

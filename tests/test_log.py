@@ -35,7 +35,7 @@ from crossgate._core import (
     Stage1Relevance,
     Winner,
 )
-from crossgate._decision.replay import Difference, check_decision
+from crossgate._decision.log_replay import Difference, check_decision
 from crossgate._pipelines.postprocessing import diversify_sources, postprocess
 from crossgate._telemetry.log import (
     MAX_LINE_BYTES,

@@ -1,4 +1,4 @@
-"""Requests and pasted material: what decides, what the trace holds, and warnings about words."""
+"""Requests and pasted material: their effect on decisions, the trace, and warnings about words."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CODE = "```python\ndef resize(pictures):\n    return [translate(one) for one in 
 
 
 def decided(router: Router, query: str, **options: object) -> dict[str, object]:
-    """Return what of a decision does not depend on the prompt's text."""
+    """Return the parts of a decision that do not depend on the prompt's text."""
     trace = router.route(query, **options).trace  # type: ignore[arg-type]
     ours = {"query_sha256", "prompt"}
     return {key: value for key, value in trace.items() if key not in ours}

@@ -220,7 +220,6 @@ def test_count_and_type_are_worded() -> None:
     assert counted(1, "query") == "1 query"
     assert counted(0, "query") == "0 queries"
     assert counted(12_345, "day") == "12,345 days"
-    assert counted(2, "index", "indices") == "2 indices"
     assert share_of(1, 1, "first match") == "1 of 1 first match"
     assert share_of(1, 2, "first match") == "1 of 2 first matches"
     values: tuple[object, ...] = (None, 3, [], {}, "x")

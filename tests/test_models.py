@@ -26,7 +26,7 @@ import trustme
 from crossgate import models
 from crossgate._cli import DONE, FAILURE
 from crossgate._cli import run as command_line
-from crossgate._runtime.models import cache
+from crossgate._runtime.models import local_files
 from crossgate._runtime.models import manifest as catalogue
 from crossgate._support.errors import ModelError
 from hub_server import Fault, HubServer
@@ -290,12 +290,12 @@ def test_verify_reports_every_file(cached: Path) -> None:
 
 
 def test_is_here_wants_every_file(cached: Path, registry: Path) -> None:
-    assert cache.is_here("tiny-embedder")
-    assert cache.is_here(REPOSITORY)
+    assert local_files.is_here("tiny-embedder")
+    assert local_files.is_here(REPOSITORY)
     (cached / "tokenizer.json").unlink()
-    assert not cache.is_here("tiny-ranker")
+    assert not local_files.is_here("tiny-ranker")
     shutil.rmtree(registry / "tiny-embedder")
-    assert not cache.is_here("tiny-embedder")
+    assert not local_files.is_here("tiny-embedder")
 
 
 def test_identity_follows_the_weights(tmp_path: Path) -> None:
@@ -396,7 +396,7 @@ def test_doctor_has_a_row_for_a_user_without_a_home() -> None:
 
 
 def doctor(environment: dict[str, str], before: str = "") -> dict[str, dict[str, str]]:
-    """Run `crossgate doctor` in a process of its own; return its rows by what they are about."""
+    """Run `crossgate doctor` in a process of its own; return its rows by subject."""
     without = ("CROSSGATE_CACHE", "XDG_CACHE_HOME", "HOME")
     kept = {name: value for name, value in os.environ.items() if name not in without}
     script = before + "import sys; from crossgate._cli import main; sys.exit(main())"
@@ -458,7 +458,7 @@ def test_cache_folder(
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     for name, value in ({"HOME": "/home/user"} | environment).items():
         monkeypatch.setenv(name, value)
-    assert cache.cache_folder() == Path(expected)
+    assert local_files.cache_folder() == Path(expected)
 
 
 def test_cache_folder_of_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -469,12 +469,12 @@ def test_cache_folder_of_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(Path, "home", no_home)
     with pytest.raises(ModelError, match="set CROSSGATE_CACHE"):
-        cache.cache_folder()
+        local_files.cache_folder()
 
 
 def test_folders_of_both_sources(registry: Path, tmp_path: Path) -> None:
-    assert cache.folder("tiny-embedder") == registry / "tiny-embedder"
-    assert cache.folder(REPOSITORY) == tmp_path / "cache" / "models" / "tiny-ranker"
+    assert local_files.folder("tiny-embedder") == registry / "tiny-embedder"
+    assert local_files.folder(REPOSITORY) == tmp_path / "cache" / "models" / "tiny-ranker"
 
 
 def test_nothing_heavy_is_imported(cached: Path, registry: Path, tmp_path: Path) -> None:
@@ -575,7 +575,7 @@ class Puller:
         stderr: int = subprocess.PIPE,
         before: Callable[[], None] | None = None,
     ) -> subprocess.Popen[str]:
-        """Start a pull, with a clean environment but for what the test sets.
+        """Start a pull, with only the environment variables that the test sets.
 
         Args:
             environment: Added to the environment.
@@ -1037,18 +1037,20 @@ def unpinned(registry: Path, puller: Puller) -> Puller:
 
 
 def lock_of(puller: Puller) -> dict[str, Any]:
-    lock: dict[str, Any] = json.loads(cache.lock_file("tiny-ranker").read_text(encoding="utf-8"))
+    lock: dict[str, Any] = json.loads(
+        local_files.lock_file("tiny-ranker").read_text(encoding="utf-8")
+    )
     return lock
 
 
 def test_unpinned_model_before_its_first_pull(unpinned: Puller) -> None:
     model = models.spec("tiny-ranker")
     assert (model.pinned, model.revision, model.size) == (False, None, 0)
-    assert cache.identity("tiny-ranker") is None
-    assert not cache.is_here("tiny-ranker")
+    assert local_files.identity("tiny-ranker") is None
+    assert not local_files.is_here("tiny-ranker")
     assert refused("model_missing", "tiny-ranker").endswith("crossgate models pull tiny-ranker")
     write_files(unpinned.root, HUB_FILES)  # without pins, the files cannot be verified
-    assert not cache.is_here("tiny-ranker")
+    assert not local_files.is_here("tiny-ranker")
     refused("model_missing", "tiny-ranker")
     assert {check.code for check in models.verify("tiny-ranker")} == {"model_incomplete"}
 
@@ -1072,7 +1074,7 @@ def test_first_pull_writes_what_it_brought(unpinned: Puller, hub: HubServer) -> 
     model = models.spec(REPOSITORY)
     assert (model.pinned, model.revision) == (True, REVISION)
     digest = hashlib.sha256(HUB_FILES["onnx/model.onnx"]).hexdigest()
-    assert cache.identity("tiny-ranker") == f"tiny-ranker@sha256:{digest[:16]}"
+    assert local_files.identity("tiny-ranker") == f"tiny-ranker@sha256:{digest[:16]}"
     assert models.locate("tiny-ranker", "cross-encoder").identity.endswith(digest[:16])
 
 
@@ -1147,7 +1149,7 @@ LOCKS = [
 )
 @pytest.mark.usefixtures("unpinned")
 def test_lock_file_that_cannot_be_read(content: bytes) -> None:
-    path = cache.lock_file("tiny-ranker")
+    path = local_files.lock_file("tiny-ranker")
     write_files(path.parent, {path.name: content})
     assert f"{path} is malformed" in refused("lock_malformed", "tiny-ranker")
 
@@ -1158,7 +1160,7 @@ def test_lock_file_that_cannot_be_read(content: bytes) -> None:
 def test_malformed_description(unpinned: Puller, hub: HubServer, content: bytes) -> None:
     hub.faults.append(Fault(path="?blobs=true", content=content))
     assert unpinned.fails("pull_failed").message.endswith("malformed description of a model")
-    assert not cache.lock_file("tiny-ranker").exists()
+    assert not local_files.lock_file("tiny-ranker").exists()
 
 
 def test_compressed_description_is_read_up_to_the_limit(unpinned: Puller, hub: HubServer) -> None:
@@ -1182,7 +1184,7 @@ def test_malformed_description_of_a_file(unpinned: Puller, hub: HubServer, store
             sibling["lfs"] = stored
     hub.faults.append(Fault(path="?blobs=true", content=json.dumps(description).encode()))
     assert unpinned.fails("pull_failed").message.endswith("malformed description of a model")
-    assert not cache.lock_file("tiny-ranker").exists()
+    assert not local_files.lock_file("tiny-ranker").exists()
 
 
 def test_description_is_asked_for_again(unpinned: Puller, hub: HubServer) -> None:
@@ -1207,7 +1209,7 @@ def test_repository_without_the_graph(unpinned: Puller, hub: HubServer) -> None:
 def test_small_file_that_is_not_the_listed_one(unpinned: Puller, hub: HubServer) -> None:
     hub.faults.append(Fault(path="tokenizer.json", content=b'{"version": "6.6"}'))
     assert "differs from the file that the hub lists" in unpinned.fails("pull_failed").message
-    assert not cache.lock_file("tiny-ranker").exists()
+    assert not local_files.lock_file("tiny-ranker").exists()
 
 
 def test_interrupted_first_pull_goes_on_with_the_same_revision(
@@ -1230,7 +1232,7 @@ def test_weights_beside_the_graph(unpinned: Puller, hub: HubServer, registry: Pa
     assert outcome.code == ""
     assert Path(outcome.model).with_name("model.onnx_data").read_bytes() == weights
     digest = hashlib.sha256(weights).hexdigest()
-    assert cache.identity("tiny-ranker") == f"tiny-ranker@sha256:{digest[:16]}"
+    assert local_files.identity("tiny-ranker") == f"tiny-ranker@sha256:{digest[:16]}"
     named, folder = (models.locate(one, "cross-encoder") for one in ("tiny-ranker", unpinned.root))
     assert named.identity == folder.identity
 

@@ -136,7 +136,7 @@ def test_each_threshold_on_the_page_belongs_to_its_number(page: Page, served: Se
 @in_browser
 def test_page_explains_a_document_that_was_not_selected(page: Page, served: Served) -> None:
     decided(page, served)
-    for other in ("sql-tuning", "nosuch"):  # the first is no candidate, the second no document
+    for other in ("sql-tuning", "nosuch"):  # a document that is not a candidate, and an unknown id
         page.evaluate("at('other').value = ''; at('why').textContent = ''; at('other').focus()")
         page.send("Input.insertText", text=other)
         page.wait("at('why').textContent !== ''")

@@ -1,4 +1,4 @@
-"""Profiles and policies: a file gives back what was written, and nothing else is taken for one."""
+"""Profiles and policies: a file returns what was written, and other files are refused."""
 
 from __future__ import annotations
 

@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import LengthReranker, refused
-from crossgate import Candidate, Document, Index, Profile, arerank, rerank, rerank_many
+from crossgate import Candidate, Document, Index, Profile, Router, arerank, rerank, rerank_many
 from crossgate._decision.cascade import replay
 from crossgate._decision.orderings import ranked
-from crossgate._decision.rerank import PASSAGE_PROFILE
+from crossgate._decision.rerank_candidates import PASSAGE_PROFILE
 from crossgate._retrieval.spelling import _edits, corrected
 from crossgate._retrieval.windows import windows
-from crossgate._runtime.models import cache
+from crossgate._runtime.models import local_files
 from crossgate._runtime.models.manifest import PASSAGE_RERANKER
 from crossgate._values.profile_files import read_profile
 
@@ -31,7 +31,7 @@ PASSAGES = (
 
 def test_bundled_profile_names_the_default_reranker() -> None:
     profile = read_profile(PASSAGE_PROFILE)
-    assert profile.reranker == cache.identity(PASSAGE_RERANKER)
+    assert profile.reranker == local_files.identity(PASSAGE_RERANKER)
     assert profile.relevance.stage2 is not None
     # The BM25 score of a passage depends on the other candidates; its relevance must not.
     assert (profile.relevance.stage2.cosine, profile.relevance.stage2.bm25) == (0, 0)
@@ -128,6 +128,9 @@ def test_numpy_scalars_are_numbers(kind: Any) -> None:
     assert [hit.index for hit in result.hits] == [1, 0]
     one = Candidate(id="a", text="one", cosine=kind(0), score=kind(3))
     assert rerank("text", [one], reranker=None).hits[0].cosine == 0.0
+    options: dict[str, Any] = {"limit": np.int64(1), "budget_ms": kind(60_000)}
+    options |= {"max_shortlist": np.int8(3), "min_confidence": kind(0), "coverage": np.float16(0.5)}
+    assert len(rerank("text", ["text", "one"], **options)) == 1
 
 
 @pytest.mark.filterwarnings("error")
@@ -182,7 +185,11 @@ def test_default_ids_equal_the_indexes() -> None:
 def test_names_of_other_libraries_for_the_limit_are_named(name: str) -> None:
     unknown: dict[str, Any] = {name: 3}
     index = Index.build(["one"], embedder=None)
+    router = Router(index, reranker=None)
     for call in (
+        lambda: router.route("one", **unknown),
+        lambda: asyncio.run(router.aroute("one", **unknown)),
+        lambda: router.route_many(["one"], **unknown),
         lambda: rerank("a", ["b"], **unknown),
         lambda: asyncio.run(arerank("a", ["b"], **unknown)),
         lambda: rerank_many([("a", ["b"])], **unknown),

@@ -34,8 +34,8 @@ from crossgate._reranking import cross_encoder, shared_state
 from crossgate._runtime import onnx as runtime
 from crossgate._runtime import threads
 from crossgate._runtime.models import manifest as registry
-from crossgate._runtime.models.cache import LocalModel
 from crossgate._runtime.models.folder import locate
+from crossgate._runtime.models.local_files import LocalModel
 from crossgate.rerankers import passages_of
 
 graphs = pytest.importorskip("onnx", reason="onnx, which writes the graphs, is not installed")

@@ -24,8 +24,6 @@ import pytest
 
 from conftest import build
 from crossgate import Profile, rerank, write_profile
-from crossgate.integrations._selection import select
-from crossgate.integrations.sentence_transformers import rank
 
 pytest.importorskip("fastapi", reason="the extra serve is not installed")
 pytest.importorskip("prometheus_client", reason="the extra serve is not installed")
@@ -372,27 +370,6 @@ def test_max_tokens_per_doc_limits_what_is_read(served: Served) -> None:
     assert "truncated" not in whole
     assert by_index[0]["relevance_score"] < whole["relevance_score"]
     assert (by_index[0]["truncated"], "truncated" in by_index[1]) == (True, False)
-
-
-def test_library_command_server_and_adapter_agree(served: Served, tmp_path: Path) -> None:
-    texts = ["", TEXTS[0], f"{'The canteen is closed today. ' * 80}{TEXTS[1]}", TEXTS[2]]
-    query = "how many nodes does the stagign cluster have"
-    result = rerank(query, texts)
-    expected = [(hit.index, hit.relevance) for hit in result.hits]
-    path = tmp_path / "candidates.jsonl"
-    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
-    script = "import sys; from crossgate._cli import main; sys.exit(main())"
-    command = [sys.executable, "-c", script, "rerank", query, str(path), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    printed = json.loads(done.stdout)
-    assert [(hit["index"], hit["relevance"]) for hit in printed["hits"]] == expected
-    assert len(printed["selected"]) == len(result.selected) == 1
-    rows = served.post("/v2/rerank", {"query": query, "documents": texts}).json()["results"]
-    assert sorted((row["index"], row["relevance_score"]) for row in rows) == sorted(expected)
-    ranked = rank(query, texts)
-    assert sorted((row["corpus_id"], row["score"]) for row in ranked) == sorted(expected)
-    kept = select(query, texts, None, {})
-    assert [(index, number) for index, number, _ in kept] == expected[:1]
 
 
 def test_request_without_the_key_is_refused(served: Served) -> None:

@@ -1,4 +1,4 @@
-"""Shortlists through the public interface: what they promise, and what does not change them."""
+"""Shortlists through the public interface: promises, and inputs that do not change them."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def test_shortlist_is_the_shortest_of_its_promise(
     level = max(0, math.ceil(round((coverage - 0.5) * 100, 9)))
     least = shares[min(level, len(shares) - 1)]
     others = [(hit.relevance or 0.0) / total for hit in result.hits[1:]]
-    # A share that is the limit, but for rounding, can be on either side of it.
+    # A share that equals the limit up to rounding can be on either side of it.
     assume(all(abs(share - least) > 1e-9 for share in others if least))
     assert len(result.shortlist) == min(5, 1 + sum(share >= least for share in others))
 
@@ -246,7 +246,7 @@ def test_maximum_length_out_of_range_is_refused(most: Any) -> None:
 def test_profile_without_the_fit_has_an_empty_shortlist_and_a_note(profile: Profile) -> None:
     profile = profile.replace(reranker=None)
     router = Router(build({"a": "red fox", "b": "lazy hen"}), reranker=None, profile=profile)
-    assert router.route("red fox").degraded == ()  # nobody asked for a shortlist
+    assert router.route("red fox").degraded == ()  # no shortlist was requested
     result = router.route("red fox", coverage=0.8)
     assert (result.shortlist, result.coverage) == ((), None)
     (note,) = result.degraded

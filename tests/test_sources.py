@@ -21,7 +21,7 @@ from crossgate._sources import Loaded, openapi, read_candidates, read_sources
 from crossgate._sources.common import Unusable
 from crossgate._sources.markdown import chunk_markdown, chunk_plain, sections
 from crossgate._sources.openapi import operations_of
-from crossgate._sources.skills import description_of, front_matter
+from crossgate._sources.skill_files import description_of, front_matter
 from crossgate._sources.tools import tool_from
 from crossgate._support.errors import CrossgateError, InputError, SourceError
 from crossgate._support.limits import ROW_BYTES
@@ -412,6 +412,24 @@ def test_skill_is_read(
     assert (document.id, document.title, document.text) == (name, name, text)
     assert document.metadata == {"root": str(tmp_path), "path": "folder/SKILL.md", **more}
     assert loaded.problems == ()
+
+
+@pytest.mark.parametrize(
+    ("written", "triggers"),
+    [
+        ("decks, slide shows", ("decks", "slide shows")),
+        ("[decks, slide shows]", ("decks", "slide shows")),
+        ('|\n  - decks\n  - "slide shows"', ("decks", "slide shows")),
+        ("when the user wants a deck for a talk, or slides", ()),
+        ("not for posters", ()),
+    ],
+)
+def test_a_list_of_when_to_use_holds_triggers(
+    tmp_path: Path, written: str, triggers: tuple[str, ...]
+) -> None:
+    write(tmp_path / "folder/SKILL.md", skill(f"description: d\nwhen_to_use: {written}"))
+    (document,) = read_sources([tmp_path]).documents
+    assert document.triggers == triggers
 
 
 BROKEN_SKILLS: list[tuple[str | bytes, int | None, str]] = [

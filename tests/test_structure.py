@@ -6,6 +6,7 @@ import ast
 import re
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -87,6 +88,16 @@ def test_modules_do_not_import_each_other_in_a_cycle() -> None:
     # Raises CycleError, which names the modules.
     order = list(TopologicalSorter(IMPORTS).static_order())
     assert len(order) == len(MODULES) > 100
+
+
+def test_module_names_occur_once_outside_of_the_command_line() -> None:
+    """A module of `_cli` has the name of its command."""
+    stems = Counter(
+        path.stem
+        for path in MODULES.values()
+        if path.stem != "__init__" and path.parent != PACKAGE / "_cli"
+    )
+    assert {stem for stem, count in stems.items() if count > 1} == set()
 
 
 def test_package_imports_only_packages_of_a_lower_layer() -> None:

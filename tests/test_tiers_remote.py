@@ -27,8 +27,8 @@ from conftest import refused
 from crossgate import InputError, ModelError, PairScore, RerankerError
 from crossgate._reranking import background, http, shared_state, tokens
 from crossgate._reranking import remote as remote_module
-from crossgate._reranking.hosted import HOSTED
-from crossgate._reranking.registry import PROVIDERS, RequestLimits
+from crossgate._reranking.hosted_rerankers import HOSTED
+from crossgate._reranking.providers import PROVIDERS, RequestLimits
 from crossgate._reranking.remote import _batches, _Wire, checked
 from crossgate.rerankers import (
     CircuitBreaker,
@@ -53,22 +53,6 @@ Make = Callable[..., GuardedReranker]
 DOCUMENTS = [f"document {number}" for number in range(5)]
 PASSAGES = passages_of(DOCUMENTS)
 EXPECTED = [relevance(one) for one in DOCUMENTS]
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[ProvidersServer]:
-    """One server for all tests of this file."""
-    with ProvidersServer() as server:
-        yield server
-    shut_down()
-
-
-@pytest.fixture(autouse=True)
-def _clean(server: ProvidersServer) -> None:
-    server.plan.clear()
-    server.requests.clear()
-    server.delay = 0.0
-    server.most_at_once = 0
 
 
 def maker(provider: str, server: ProvidersServer) -> Make:

@@ -308,12 +308,11 @@ def test_graph_computes_the_trained_model(
 
     former = project / "former"
     cut = (
-        "import sys, pathlib, shutil; from safetensors.torch import load_file, save_file;"
-        "start, output = map(pathlib.Path, sys.argv[1:]); shutil.copytree(start, output);"
-        "weights = load_file(start / 'model.safetensors');"
-        "weights['classifier.weight'] = weights['classifier.weight'][:, 1:].contiguous();"
-        "save_file(weights, output / 'model.safetensors');"
-        "(output / 'weights.sha256').unlink()"
+        "import sys, pathlib, shutil; from safetensors.torch import load_file, save_file;start, "
+        "output = map(pathlib.Path, sys.argv[1:]); shutil.copytree(start, output);weights = "
+        "load_file(start / 'model.safetensors');weights['classifier.weight'] = "
+        "weights['classifier.weight'][:, 1:].contiguous();save_file(weights, output / "
+        "'model.safetensors');(output / 'weights.sha256').unlink()"
     )
     (project / "models/cut.py").write_text(cut)
     run("cut.py", made / "weights", former)

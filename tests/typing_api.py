@@ -48,7 +48,7 @@ from crossgate import (
     write_profile,
 )
 from crossgate._core import Answer, AnyFits, Blend, Combine, Floors, Stage1AnyFits, Winner
-from crossgate._decision.replay import Difference, check_decision
+from crossgate._decision.log_replay import Difference, check_decision
 from crossgate._pipelines.postprocessing import (
     postprocess,
     prefer_sources,

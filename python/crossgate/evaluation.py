@@ -19,7 +19,7 @@ from crossgate._evaluation.report.summary import Report, summarize
 from crossgate._evaluation.report.text import text_report
 from crossgate._evaluation.runs.candidate_runs import is_candidates, measure_candidates
 from crossgate._evaluation.runs.collecting import measure
-from crossgate._evaluation.runs.runs import (
+from crossgate._evaluation.runs.stored_runs import (
     ALL_MODES,
     MODES,
     Mode,

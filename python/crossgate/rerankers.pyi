@@ -12,9 +12,9 @@ from crossgate._reranking.decision_model import DecisionReranker as DecisionRera
 from crossgate._reranking.health import CircuitBreaker as CircuitBreaker
 from crossgate._reranking.health import LatencyEstimate as LatencyEstimate
 from crossgate._reranking.health import State as State
-from crossgate._reranking.hosted import CohereReranker as CohereReranker
-from crossgate._reranking.hosted import JinaReranker as JinaReranker
-from crossgate._reranking.hosted import VoyageReranker as VoyageReranker
+from crossgate._reranking.hosted_rerankers import CohereReranker as CohereReranker
+from crossgate._reranking.hosted_rerankers import JinaReranker as JinaReranker
+from crossgate._reranking.hosted_rerankers import VoyageReranker as VoyageReranker
 from crossgate._reranking.lexical import SemanticBM25 as SemanticBM25
 from crossgate._reranking.llm import LLMReranker as LLMReranker
 from crossgate._reranking.remote import RemoteReranker as RemoteReranker

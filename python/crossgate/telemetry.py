@@ -5,7 +5,7 @@ from crossgate.telemetry import JsonLinesLog
 router = Router(index, telemetry=JsonLinesLog("decisions.jsonl"))
 """
 
-from crossgate._decision.replay import Difference, check_decision
+from crossgate._decision.log_replay import Difference, check_decision
 from crossgate._telemetry.events import (
     Event,
     GateDecided,

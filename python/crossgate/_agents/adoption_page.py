@@ -42,10 +42,9 @@ def summary(report: UsageReport) -> str:
     mode = f", {report.shadow} of them withheld in shadow mode" if report.shadow else ""
     return (
         f"{counted(report.logged, 'prompt')} in the hook's log, {report.matched} of them in "
-        "transcripts: "
-        f"{counted(suggested, 'suggestion')}{mode}, {total.used} used{share}; "
-        f"{counted(total.unprompted, 'use')} without "
-        f"a suggestion; about {counted(report.tokens, 'token')} of context"
+        f"transcripts: {counted(suggested, 'suggestion')}{mode}, {total.used} used{share}; "
+        f"{counted(total.unprompted, 'use')} without a suggestion; about "
+        f"{counted(report.tokens, 'token')} of context"
     )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-from crossgate._calibration import answer_threshold, shortlists, skipping, weights
+from crossgate._calibration import answer_threshold, shortlist_promises, skipping, weights
 from crossgate._calibration.anytime_model import fit_anytime
 from crossgate._calibration.fitted_outcomes import Array, Flags, Outcomes, Stated, outcomes, stated
 from crossgate._calibration.halves import is_chained, split
@@ -35,7 +35,7 @@ from crossgate._evaluation.measures.statistics import (
     means,
 )
 from crossgate._evaluation.runs.modes import decide_all, reblended
-from crossgate._evaluation.runs.runs import MODES, Run, RunHeader, StoredQuery
+from crossgate._evaluation.runs.stored_runs import MODES, Run, RunHeader, StoredQuery
 from crossgate._evaluation.runs.unread import read_ahead
 from crossgate._support.checks import check_number, check_shortlist
 from crossgate._support.errors import CalibrationError, InputError, SourceError
@@ -229,7 +229,7 @@ def calibrate(
     weighed = ranking.replace(relevance=fit_relevance(fit, ranking))
     answering = _fit_answer(seen, fit, fit_corpora, weighed, objective, seed)
     gated = _fit_gate(answering, seen, fit, fit_corpora, objective)
-    listed = shortlists.fit_shortlist(
+    listed = shortlist_promises.fit_shortlist(
         _promised_for(runs, objective, (fit, report), (fit_corpora, report_corpora)),
         gated,
         coverage=objective.coverage,
@@ -392,20 +392,18 @@ def _require(*halves: Outcomes) -> None:
         if right < LEAST_RIGHT:
             raise TooFewLabelsError(
                 "no_gate",
-                f"no gate established: the first pick fits for "
-                f"{share_of(right, len(half), 'query')} of the {name}, {LEAST_RIGHT} are "
-                "needed to tell when it does. Queries that share "
-                "documents are kept in one half",
+                "no gate established: the first pick fits for "
+                f"{share_of(right, len(half), 'query')} of the {name}, {LEAST_RIGHT} are needed to "
+                "tell when it does. Queries that share documents are kept in one half",
             )
         expected = float(half.chance.sum())
         spread = math.sqrt(float((half.chance * (1 - half.chance)).sum()))
         if half.stage2_right.sum() <= expected + NormalDist().inv_cdf(1 - CHANCE) * spread:
             raise CalibrationError(
                 "no_gate",
-                f"no gate established: the first pick fits for "
+                "no gate established: the first pick fits for "
                 f"{counted(int(half.stage2_right.sum()), 'query')} of the {name}, and a random "
-                f"pick for {expected:.0f}. Do the labels belong to "
-                "these queries?",
+                f"pick for {expected:.0f}. Do the labels belong to these queries?",
             )
 
 
@@ -470,10 +468,9 @@ def _fit_answer(
             raise CalibrationError(
                 "too_few_negatives",
                 f"the half to fit on has {counted(len(empty), 'no-match query')}, "
-                f"{len(for_models)} for the "
-                f"models and {len(for_threshold)} for the threshold: a false-positive rate of "
-                f"{level:g} needs {needed} of each, so about {4 * needed} in all. "
-                f"{_promised(for_models, for_threshold)}Give more, or allow a higher rate",
+                f"{len(for_models)} for the models and {len(for_threshold)} for the threshold: a "
+                f"false-positive rate of {level:g} needs {needed} of each, so about {4 * needed} "
+                f"in all. {_promised(for_models, for_threshold)}Give more, or allow a higher rate",
             )
         empty = for_models
     left_out = set(np.flatnonzero(~seen.matched).tolist()) - set(empty.tolist())
@@ -620,14 +617,17 @@ def _check_promise(report: Figures, objective: Objective) -> None:
     share, kept = objective.keep_recall, report.kept
     if level is None and share is not None and kept is not None:
         count = round(kept.value * kept.count)
-        if binom.cdf(count, kept.count, share) < shortlists.SIGNIFICANCE:
+        if binom.cdf(count, kept.count, share) < shortlist_promises.SIGNIFICANCE:
             raise CalibrationError(
                 "promise_broken",
                 f"{count} of {kept.count} right picks of the held-out half pass the threshold, too "
                 f"few for {share:.1%}. Nothing was written; give more queries, or keep less",
             )
     lost = report.recall_loss
-    if lost is not None and _at_least(lost, shortlists.SIGNIFICANCE) > objective.max_recall_loss:
+    if (
+        lost is not None
+        and _at_least(lost, shortlist_promises.SIGNIFICANCE) > objective.max_recall_loss
+    ):
         raise CalibrationError(
             "promise_broken",
             f"on the held-out half, skipping costs {lost.value:.1%} of recall@1, clearly more than "
@@ -641,7 +641,7 @@ def check_false_positives(report: Figures, level: float | None) -> None:
     injected = report.modes["gated"]["false_positive_rate"]
     if level is not None and injected is not None:
         count = round(injected.value * injected.count)
-        if binom.sf(count - 1, injected.count, level) < shortlists.SIGNIFICANCE:
+        if binom.sf(count - 1, injected.count, level) < shortlist_promises.SIGNIFICANCE:
             raise CalibrationError(
                 "promise_broken",
                 f"a pick for {share_of(count, injected.count, 'no-match query')} of the "

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 import crossgate._core as _core
 from crossgate._core import Profile
 from crossgate._evaluation.runs.modes import STAGES, decide_all, without_thresholds
-from crossgate._evaluation.runs.runs import StoredQuery
+from crossgate._evaluation.runs.stored_runs import StoredQuery
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]

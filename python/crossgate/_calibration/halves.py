@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from crossgate._evaluation.runs.runs import StoredQuery
+from crossgate._evaluation.runs.stored_runs import StoredQuery
 
 
 def groups(

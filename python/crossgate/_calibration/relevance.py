@@ -20,7 +20,7 @@ from crossgate._core import (
     Stage2AnyFits,
     Stage2Relevance,
 )
-from crossgate._evaluation.runs.runs import StoredQuery
+from crossgate._evaluation.runs.stored_runs import StoredQuery
 
 RIDGE = 1e-3
 

@@ -20,7 +20,7 @@ from crossgate._calibration.fitted_outcomes import stated
 from crossgate._calibration.halves import split
 from crossgate._core import Profile
 from crossgate._evaluation.runs.modes import decide_all, reblended
-from crossgate._evaluation.runs.runs import Run, StoredQuery
+from crossgate._evaluation.runs.stored_runs import Run, StoredQuery
 from crossgate._support.errors import CalibrationError
 from crossgate._support.wording import counted, noun_for
 from crossgate._values.profile_files import check_models
@@ -90,18 +90,16 @@ def set_threshold(
     if len(fit) < needed:
         raise CalibrationError(
             "too_few_negatives",
-            f"there {noun_for(len(empty), 'is', 'are')} "
-            f"{counted(len(empty), 'no-match query')}, {len(fit)} of them to set the threshold on: "
-            f"a false-positive rate of {max_false_positive_rate:g} needs {needed}; give more, or "
-            "allow a higher rate",
+            f"there {noun_for(len(empty), 'is', 'are')} {counted(len(empty), 'no-match query')}, "
+            f"{len(fit)} of them to set the threshold on: a false-positive rate of "
+            f"{max_false_positive_rate:g} needs {needed}; give more, or allow a higher rate",
         )
     if not held_out:
         raise CalibrationError(
             "too_few_negatives",
-            f"there {noun_for(len(empty), 'is', 'are')} "
-            f"{counted(len(empty), 'no-match query')}, all to set the threshold on, so "
-            "none is left to check the threshold on: give more. Queries that share labels are kept "
-            "in one half",
+            f"there {noun_for(len(empty), 'is', 'are')} {counted(len(empty), 'no-match query')}, "
+            "all to set the threshold on, so none is left to check the threshold on: give more. "
+            "Queries that share labels are kept in one half",
         )
     highest = np.maximum(*(known.any_fits for known in stated(fit, before)))
     least = answer_threshold.least_for_false_positives(highest, max_false_positive_rate)

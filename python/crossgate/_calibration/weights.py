@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from crossgate._core import Blend, Combine, EvidenceWeights, Scored
-from crossgate._evaluation.runs.runs import StoredQuery
+from crossgate._evaluation.runs.stored_runs import StoredQuery
 
 Array = NDArray[np.float64]
 

@@ -215,9 +215,8 @@ def _fitted(
             raise CalibrationError(error.code, f"{error}. {advice}") from error
         count = sum(bool(query.relevant) for run in runs for query in run.queries)
         reason = (
-            f"{counted(count, 'query')} with a match, too few to fit weights and gate: they "
-            "only show what "
-            "the threshold costs; about 60 are enough to fit everything"
+            f"{counted(count, 'query')} with a match, too few to fit weights and gate: they only "
+            "show what the threshold costs; about 60 are enough to fit everything"
         )
         return set_threshold(runs, level, **given, reason=reason if count else "")
     except CalibrationError as error:
@@ -307,9 +306,9 @@ def _shortlists(figures: Mapping[str, Shortlists]) -> Iterator[str]:
     yield "shortlists, each half by the weights and promises of the other:"
     yield f"{'':<10}{'coverage':<22}{'mean length':<22}{'one document':<14}full with no match"
     for mode, of in figures.items():
-        one = 0.0 if of.single is None else of.single
+        single = 0.0 if of.single is None else of.single
         yield (
-            f"{mode:<10}{_share(of.coverage):<22}{_share(of.size):<22}{one:<14.3f}{_share(of.full)}"
+            f"{mode:<10}{_share(of.coverage):<22}{_share(of.size):<22}{single:<14.3f}{_share(of.full)}"
         )
 
 

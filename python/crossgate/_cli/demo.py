@@ -28,7 +28,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Route the prompts."""
     from crossgate._decision.router import Router
-    from crossgate._retrieval.index import Index
+    from crossgate._retrieval.document_index import Index
 
     with progress("embedding skills") as report:
         router = Router(Index.build(SKILLS, progress=report))

@@ -16,8 +16,8 @@ from crossgate._cli import DONE, FAILURE
 from crossgate._cli.output import json_option, show, show_json
 from crossgate._core import __version__
 from crossgate._reranking import plugins
-from crossgate._reranking.registry import TIERS, Tier
-from crossgate._runtime.models import cache, manifest
+from crossgate._reranking.providers import TIERS, Tier
+from crossgate._runtime.models import local_files, manifest
 from crossgate._runtime.models.folder import locate
 from crossgate._support.errors import CrossgateError
 from crossgate._support.wording import counted, share_of
@@ -259,7 +259,7 @@ def _hook(agent: Agent, calls: dict[Path, list[str]], notes: list[dict[str, Any]
 
 def _cache() -> Check:
     try:
-        folder = cache.cache_folder()
+        folder = local_files.cache_folder()
     except CrossgateError as error:
         return _check("cache", "off", str(error), "the bundled models work without it")
     present = next(parent for parent in (folder, *folder.parents) if os.path.exists(parent))

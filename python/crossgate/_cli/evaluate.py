@@ -20,7 +20,7 @@ from crossgate._cli.labelled import (
     subjects_of,
 )
 from crossgate._cli.output import json_option, progress, show
-from crossgate._reranking.registry import PROVIDERS
+from crossgate._reranking.providers import PROVIDERS
 from crossgate._support.errors import InputError, SourceError
 from crossgate._support.files import atomic_write, cannot_write, try_writing
 from crossgate._support.wording import counted, share_of
@@ -208,8 +208,7 @@ def render_comparison(comparison: Comparison) -> str:
     lines += [f"note: {note}" for note in comparison.notes]
     lines += [
         f"{moved.dataset}, {moved.mode}: {counted(len(moved.gained), 'query')} gained a right "
-        "first pick, "
-        f"{len(moved.lost)} lost it"
+        f"first pick, {len(moved.lost)} lost it"
         for moved in comparison.moved
         if moved.gained or moved.lost
     ]
@@ -250,7 +249,7 @@ def _remote(options: argparse.Namespace, modes: Sequence[Mode]) -> Reranker | No
         RerankerError: `no_key`.
     """
     from crossgate._reranking.decision_model import DecisionReranker
-    from crossgate._reranking.hosted import HOSTED
+    from crossgate._reranking.hosted_rerankers import HOSTED
     from crossgate._reranking.remote import SWITCH, switched_off
     from crossgate.evaluation import is_run
 

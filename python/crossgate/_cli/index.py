@@ -15,7 +15,7 @@ from crossgate._support.errors import IndexFileError
 from crossgate._support.wording import counted
 
 if TYPE_CHECKING:
-    from crossgate._retrieval.index import Index
+    from crossgate._retrieval.document_index import Index
     from crossgate._sources import Loaded
 
 
@@ -97,7 +97,7 @@ def _check_writable(path: Path) -> None:
 
 def _earlier_index(path: Path) -> Index | None:
     """Return the index at the path, whose vectors can be reused."""
-    from crossgate._retrieval.index import Index
+    from crossgate._retrieval.document_index import Index
 
     try:
         earlier = Index.open(path)

@@ -12,7 +12,7 @@ from crossgate._support.files import read_source
 from crossgate._support.limits import CANDIDATES_BYTES
 
 if TYPE_CHECKING:
-    from crossgate._retrieval.index import Index
+    from crossgate._retrieval.document_index import Index
     from crossgate._sources import Loaded
 
 
@@ -73,7 +73,7 @@ def documents_of(options: argparse.Namespace) -> Loaded:
 def index_of(loaded: Loaded, options: argparse.Namespace, earlier: Index | None = None) -> Index:
     """Build an index of documents with the options of the command."""
     from crossgate._cli.output import progress
-    from crossgate._retrieval.index import Index
+    from crossgate._retrieval.document_index import Index
 
     with progress("embedding") as report:
         return Index.build(

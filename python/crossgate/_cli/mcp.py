@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
     if options.proxy:
         from crossgate._agents.mcp.proxy import serve
 
-        serve(options.proxy, embedder="default")
+        serve(options.proxy)
         return DONE
     from crossgate._agents.mcp.index_handle import IndexHandle
     from crossgate._agents.mcp.server import serve_stdio, server

@@ -10,7 +10,7 @@ from typing import Any
 
 from crossgate._cli import BAD_INPUT, DONE
 from crossgate._cli.output import WIDTH, json_option, plain, progress, say, show, show_json
-from crossgate._decision.replay import Difference, check_decision
+from crossgate._decision.log_replay import Difference, check_decision
 from crossgate._support.sanitize import fit
 from crossgate._support.wording import counted
 from crossgate._telemetry.log import (

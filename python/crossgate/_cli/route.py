@@ -26,7 +26,7 @@ from crossgate._support.wording import counted, did_you_mean
 
 if TYPE_CHECKING:
     from crossgate._decision.explain import Explanation
-    from crossgate._retrieval.index import Index
+    from crossgate._retrieval.document_index import Index
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,7 +61,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Decide and print."""
     from crossgate._decision.router import Router
-    from crossgate._retrieval.index import Index, embedder_mismatch
+    from crossgate._retrieval.document_index import Index, embedder_mismatch
 
     query = _checked_query(text_of("-").rstrip("\n") if options.query == "-" else options.query)
     embedder = None if options.embedder == "none" else options.embedder

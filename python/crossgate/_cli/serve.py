@@ -120,9 +120,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _application(options: argparse.Namespace, hosts: frozenset[str] | None) -> Any:
-    from crossgate._decision.rerank import rerank
+    from crossgate._decision.rerank_candidates import rerank
     from crossgate._decision.router import Router
-    from crossgate._retrieval.index import Index
+    from crossgate._retrieval.document_index import Index
     from crossgate._runtime.threads import number_of_threads
     from crossgate._serving.app import application
     from crossgate._serving.request_limits import Limits

@@ -15,7 +15,7 @@ from crossgate._support.wording import share_of
 
 if TYPE_CHECKING:
     from crossgate._decision.router import Router
-    from crossgate._retrieval.index import Index
+    from crossgate._retrieval.document_index import Index
     from crossgate._sources.examples import Example
 
 MOST_KNOWN = 500
@@ -89,7 +89,7 @@ def teach(
         IndexFileError: If the index cannot be read or written.
     """
     from crossgate._decision.router import Router
-    from crossgate._retrieval.index import Index, id_of
+    from crossgate._retrieval.document_index import Index, id_of
     from crossgate._sources.examples import Example, examples_beside, read_examples
 
     index = Index.open(path)
@@ -101,7 +101,7 @@ def teach(
     before = _picks(router, known)
     is_new = index.teach(prompt, id, fits=fits)
     example = Example(prompt, id, id is not None and fits)
-    _write(examples, [*(one for one in written if one != example), example])
+    _write(examples, [*(row for row in written if row != example), example])
     if is_new:
         index.save(path)
     after = _picks(router, known)

@@ -58,8 +58,7 @@ def _from_transcripts(path: str, options: argparse.Namespace) -> int:
         rest = noted.decisions - noted.known - noted.opened - noted.unopened
         show(
             f"{path}: {counted(noted.decisions, 'decision')}: a skill was opened for "
-            f"{noted.opened}, none for "
-            f"{noted.unopened}; {noted.known} were already recorded, {rest} are in no "
-            "transcript"
+            f"{noted.opened}, none for {noted.unopened}; {noted.known} were already recorded, "
+            f"{rest} are in no transcript"
         )
     return DONE

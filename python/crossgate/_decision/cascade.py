@@ -15,12 +15,12 @@ import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import crossgate._core as _core
 from crossgate._reranking.chain import CallOutcome, CanStop, Chain, RerankerCall, Stage2Outcome
 from crossgate._reranking.contract import NO_DEADLINE, Deadline
-from crossgate._retrieval.windows import Window, windows
+from crossgate._retrieval.windows import Window, is_long, windows
 from crossgate._support.checks import check_number, is_text
 from crossgate._support.wording import counted
 from crossgate._values.results import (
@@ -53,12 +53,12 @@ class Stage1:
         degraded: Parts of stage 1 that did not run as configured.
         warnings: Signs that the candidates are unreliable.
         timings: Milliseconds per step of stage 1.
-        need: The probability that the query asks for anything that a document could serve, in
-            [0, 1]; None where that is not known, and where the caller has decided that it does.
+        need: The probability, in [0, 1], that the query asks for something that a document can
+            serve; None if it is unknown, or if the caller has decided that a document is needed.
         compared: Number of documents that were compared with the query; None for that of `scored`.
         indexes: Positions of the documents in the caller's list, from 0; empty without a list.
-        windows: The parts of long documents that stage 2 reads, by id; None to choose them for
-            the pool.
+        windows: The parts of long documents that stage 2 reads, by id; those of other documents of
+            the pool are chosen when stage 2 begins.
         empty: Documents without text, which are the last hits.
         corrected: The text for stage 2 if words were corrected; None for that of the request.
         read: The text of the query for stage 2; empty for the query itself.
@@ -75,7 +75,7 @@ class Stage1:
     need: float | None = None
     compared: int | None = None
     indexes: Mapping[str, int] = field(default_factory=dict)
-    windows: Mapping[str, Window] | None = None
+    windows: Mapping[str, Window] = field(default_factory=dict)
     empty: Sequence[Document] = ()
     corrected: str | None = None
     read: str = ""
@@ -190,11 +190,11 @@ def _steps(request: Request) -> Generator[RerankerCall, CallOutcome, RouteResult
     ]
     reply = Stage2Outcome()
     found_warnings = list(stage1.warnings)
-    chosen: Mapping[str, Window] = stage1.windows or {}
+    chosen = stage1.windows
     if gated.verdict == Verdict.AMBIGUOUS and request.rerankers:
         before = perf_counter()
         query = stage1.read or stage1.corrected or request.corrected or request.prompt.searched
-        chosen = _windows(query, gated, stage1)
+        chosen = _windows(query, gated, stage1, request.deadline)
         passages = _passages(gated, stage1.documents, chosen)
         reply = yield from request.rerankers.ask(
             query, passages, request.deadline, watch, _stop_rule(gated, profile)
@@ -267,6 +267,32 @@ def policy_of_call(
     return policy.replace(**chosen) if chosen else policy
 
 
+Made = TypeVar("Made")
+
+
+def in_time(
+    work: Callable[[], Made], deadline: Deadline, name: str, *, least: float = 0.0
+) -> Made | None:
+    """Return what the work makes; None if time runs out, and then a thread continues it.
+
+    Args:
+        work: The work.
+        deadline: When the query must be decided.
+        name: Name of the thread.
+        least: Minimum seconds to wait.
+    """
+    left = deadline.left
+    if left is None:
+        return work()
+    from concurrent.futures import wait
+
+    from crossgate._runtime.threads import run_on_thread
+
+    future = run_on_thread(work, name)
+    wait([future], max(left, least))
+    return future.result() if future.done() else None
+
+
 def replay(trace: Mapping[str, Any]) -> dict[str, Any]:
     """Decide again from a trace, without index, models or clock.
 
@@ -293,16 +319,16 @@ def _asked(request: Request, stage1: Stage1) -> _core.Request:
     if request.policy.cliff_core is not None:
         sources = sources_of(stage1.documents, request.policy.source_type)
     return _core.Request(
-        limit=None if request.limit is None else min(request.limit, sys.maxsize),
+        limit=None if request.limit is None else min(int(request.limit), sys.maxsize),
         section=request.section,
         grade=request.grade,
         require_overlap=request.require_overlap,
         sources=sources,
         documents=stage1.compared,
         needs_document=stage1.need,
-        min_confidence=request.min_confidence,
+        min_confidence=None if request.min_confidence is None else float(request.min_confidence),
         coverage=None if request.coverage is None else float(request.coverage),
-        max_shortlist=request.max_shortlist,
+        max_shortlist=None if request.max_shortlist is None else int(request.max_shortlist),
     )
 
 
@@ -312,12 +338,15 @@ def sources_of(documents: Mapping[str, Document], key: str) -> dict[str, str]:
     return {id: kind for id, kind in kinds.items() if isinstance(kind, str) and is_text(kind)}
 
 
-def _windows(query: str, gated: _core.Gated, stage1: Stage1) -> Mapping[str, Window]:
-    """Return the windows of the long documents of the pool."""
-    if stage1.windows is not None:
+def _windows(
+    query: str, gated: _core.Gated, stage1: Stage1, deadline: Deadline
+) -> Mapping[str, Window]:
+    """Return the windows of the long documents of the pool, and those that are known."""
+    if deadline.left == 0:  # stage 2 reads nothing
         return stage1.windows
-    scored = gated.scored
-    return windows(query, (stage1.documents[scored[rank].id] for rank in gated.pool))
+    pool = (gated.scored[rank].id for rank in gated.pool)
+    unknown = [stage1.documents[id] for id in pool if id not in stage1.windows]
+    return {**stage1.windows, **windows(query, unknown)}
 
 
 def _cut_query(query: str, reply: Stage2Outcome, rerankers: Chain) -> list[ResultWarning]:
@@ -385,7 +414,8 @@ def _hits(
                 stage1_rank=place.stage1_rank,
                 stage2_rank=place.stage2_rank,
                 provider=STAGE1 if read is None else reply.name or STAGE1,
-                truncated=read is not None and (read.truncated or window is not None),
+                truncated=is_long(stage1.documents[place.id])
+                or (read is not None and read.truncated),
                 dropped=place.dropped,
                 relevance=place.relevance,
                 passage=candidate.passage if window is None else span(window.start, window.end),

@@ -38,8 +38,8 @@ class Context:
             description names one of them is preferred to one that names only others. Names that
             crossgate does not know have no effect.
         history: Earlier requests of the user in the conversation, oldest first. They count for a
-            prompt in English that does not stand alone, such as "now in German", the newest one
-            most. Thanks and greetings do not count, and nothing counts for them.
+            prompt in English that does not stand alone, such as "now in German", the newest
+            most. Thanks and greetings do not count, and no earlier request counts for them.
 
     Raises:
         InputError: `out_of_range` for more than 128 technologies or 64 requests, or for a value
@@ -94,7 +94,7 @@ class Conversation(NamedTuple):
     Attributes:
         history: Their texts, oldest first, with their weights; the query has weight 1.
         goes_on: Whether the query is a request that continues an earlier one.
-        weights: The weight of each request of the context; 0 for one that does not count.
+        weights: The weight of each request of the context; 0 for a request that does not count.
     """
 
     history: tuple[tuple[str, float], ...] = ()
@@ -112,7 +112,7 @@ class Conversation(NamedTuple):
     ) -> Conversation:
         """Weigh the earlier requests by their age, and by how well the query stands alone.
 
-        Thanks and greetings do not count: neither as requests nor after one.
+        Thanks and greetings do not count, and no earlier request counts for them.
 
         Args:
             query: The query.

@@ -188,7 +188,7 @@ class _Explained(NamedTuple):
         return _explanation(hit.id, self.result, step, text, remedy, **figures, threshold=threshold)
 
     def by_evidence(self, nothing: Sequence[str]) -> Explanation | None:
-        """Explain a candidate that the evidence against it has lost; None for another one."""
+        """Explain a candidate that the evidence against it has lost; None for any other."""
         excluded = self._without(
             "exclusion",
             "excluded",
@@ -211,7 +211,7 @@ class _Explained(NamedTuple):
 
     def _likeness(self, text: str) -> float:
         """Return the share of the words of a text or the query that both have."""
-        words, others = (set(one.lower().split()) for one in (self.request.prompt.searched, text))
+        words, others = (set(side.lower().split()) for side in (self.request.prompt.searched, text))
         return len(words & others) / max(1, len(words | others))
 
     def _without(
@@ -223,7 +223,7 @@ class _Explained(NamedTuple):
         *,
         of_all: bool = False,
     ) -> Explanation | None:
-        """Explain a candidate that one piece of evidence has lost; None for another one.
+        """Explain a candidate that one piece of evidence has lost; None for any other.
 
         A piece `of_all` is about every candidate, comes from one text, and is removed from all.
         """

@@ -1,4 +1,4 @@
-"""Orders all candidates of a result by one number, as rerankers of other libraries do."""
+"""All candidates of a result with one number each, as rerankers of other libraries return them."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ def relevances(hits: Sequence[Hit]) -> list[float]:
 def ranked(
     result: RouteResult, *, limit: int | None = None, least: float | None = None
 ) -> list[tuple[Hit, float]]:
-    """Return all candidates of a result, whether or not they were selected, highest first.
+    """Return all candidates of a result, selected or not, in the decision's order.
+
+    The order also counts words and the retriever's scores, so a later candidate can have a higher
+    relevance.
 
     Args:
         result: The decision.
         limit: Maximum number; None for all.
         least: Omit candidates whose number is lower; None to omit none.
     """
-    pairs = sorted(
-        zip(result.hits, relevances(result.hits), strict=True), key=lambda pair: -pair[1]
-    )
+    pairs = zip(result.hits, relevances(result.hits), strict=True)
     return [pair for pair in pairs if least is None or pair[1] >= least][:limit]
 
 

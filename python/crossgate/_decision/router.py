@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from heapq import nlargest
 from os import PathLike
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
 import crossgate._core as _core
 from crossgate._core import Policy, Profile
@@ -19,6 +20,7 @@ from crossgate._decision.cascade import (
     Request,
     Stage1,
     arun,
+    in_time,
     milliseconds,
     policy_of_call,
     run,
@@ -26,12 +28,14 @@ from crossgate._decision.cascade import (
 from crossgate._decision.context import Context, Conversation, mixed, traced
 from crossgate._reranking.chain import Chain
 from crossgate._reranking.contract import NO_DEADLINE, Deadline, passages_of
-from crossgate._retrieval.index import Index, check_embedder, embedder_mismatch, id_of
+from crossgate._retrieval.document_index import Index, check_embedder, embedder_mismatch, id_of
 from crossgate._retrieval.spelling import corrected
+from crossgate._retrieval.windows import Window, windows, with_window_cosines
 from crossgate._runtime.models.manifest import ROUTING_RERANKER, languages_of
 from crossgate._support.checks import (
     check_confidence,
     check_ids,
+    check_keywords,
     check_kind,
     check_limit,
     check_prompt,
@@ -42,7 +46,7 @@ from crossgate._support.checks import (
     is_empty,
 )
 from crossgate._support.errors import CrossgateError, IndexFileError, InputError, RerankerError
-from crossgate._support.wording import type_of
+from crossgate._support.wording import counted, type_of
 from crossgate._values.profile_files import as_policy, as_profile, read_profile
 from crossgate._values.prompts import Material, Prompt, read_prompt
 from crossgate._values.results import (
@@ -149,6 +153,7 @@ class Router:
         context: Context | None = None,
         coverage: float | None = None,
         max_shortlist: int | None = None,
+        **unknown: Never,
     ) -> RouteResult:
         """Decide which documents fit a query.
 
@@ -185,12 +190,15 @@ class Router:
                 document if there is one; None for that of the profile. If no list of at most
                 `max_shortlist` can promise it, `degraded` names the probability that can be.
             max_shortlist: Maximum length of the shortlist; None for that of the profile.
+            unknown: Not accepted: raises TypeError, which names `limit` for `k`, `top_k` and
+                `top_n`.
 
         Raises:
             InputError: `query_too_long`, `invalid_text`, `out_of_range`,
                 `no_documents` if the index is empty, or `wrong_dimension`, `not_finite` or
                 `zero_vector` for a vector that cannot be compared.
         """
+        check_keywords("route", unknown)
         return run(
             self._request(
                 query,
@@ -229,12 +237,14 @@ class Router:
         context: Context | None = None,
         coverage: float | None = None,
         max_shortlist: int | None = None,
+        **unknown: Never,
     ) -> RouteResult:
         """Like `route`, with the same arguments, without blocking the event loop.
 
         Remote rerankers are awaited, and cancellation cancels their requests; models run on threads
         of the loop's pool.
         """
+        check_keywords("aroute", unknown)
         return await arun(
             self._request(
                 query,
@@ -295,7 +305,7 @@ class Router:
         prompt = read_prompt(query, material)
         return Request(
             prompt=prompt,
-            stage1=partial(self._stage1, prompt, vector, allowed, denied, context),
+            stage1=partial(self._stage1, prompt, vector, allowed, denied, context, deadline),
             profile=self.profile,
             policy=policy_of_call(self.policy, rerank_min, rerank_margin),
             rerankers=self._rerankers,
@@ -314,7 +324,7 @@ class Router:
     def explain(self, query: str, id: str, **options: Any) -> Explanation:
         """Decide a query, and explain at which step one document was lost, or that it is selected.
 
-        The decision is that of `route`; telemetry does not hear of it.
+        The decision is that of `route`, without telemetry.
 
         Args:
             query: The query.
@@ -322,7 +332,7 @@ class Router:
             options: Further arguments of `route`.
 
         Raises:
-            InputError: As `route`; `unknown_document` if no document is called so.
+            InputError: As `route`; `unknown_document` if no document has this id or title.
         """
         from crossgate._decision.explain import explain
 
@@ -388,6 +398,7 @@ class Router:
         allow: set[str] | None,
         deny: set[str],
         context: Context | None,
+        deadline: Deadline,
     ) -> Stage1:
         start = perf_counter()
         if is_empty(prompt.text):
@@ -431,6 +442,10 @@ class Router:
             scored, documents = search(text, vector, history=conversation.history)
             if need is not None and conversation.goes_on:
                 need = max(need, self._need(vector) or 0.0)
+        chosen = self._windows(text, scored, documents)
+        if chosen and vector is not None:
+            scored, failed = self._read_windows(scored, chosen, vector, deadline)
+            notes = (*notes, *failed)
         return Stage1(
             scored=scored,
             documents=documents,
@@ -447,7 +462,49 @@ class Router:
             compared=compared,
             read=conversation.read_with(text) if conversation.goes_on else "",
             context={} if context is None else traced(context, conversation),
+            windows=chosen,
         )
+
+    def _windows(
+        self, query: str, scored: Sequence[_core.Scored], documents: Mapping[str, Document]
+    ) -> Mapping[str, Window]:
+        """Return the windows of long texts that may reach stage 2: of the best by each order.
+
+        The profile was fitted on cosines without the body, so those of bodies are chosen later.
+        """
+        by_words = nlargest(self.profile.pool, scored, key=lambda found: found.bm25)
+        near = {found.id: None for found in (*scored[: self.profile.pool], *by_words)}
+        texts = (documents[id] for id in near if not documents[id].body)
+        return windows(query, texts, language=self.index.language)
+
+    def _read_windows(
+        self,
+        scored: list[_core.Scored],
+        chosen: Mapping[str, Window],
+        vector: Vector,
+        deadline: Deadline,
+    ) -> tuple[list[_core.Scored], tuple[Degradation, ...]]:
+        """Return the candidates with the cosines of their windows.
+
+        The vector of a document in the index has only the beginning of a long text.
+        """
+        texts = [window.text for window in chosen.values()]
+        try:
+            embedder = self._load_embedder()
+        except CrossgateError:  # the index has vectors of an external embedder
+            return scored, ()
+        try:
+            made = in_time(lambda: embedder.embed(texts), deadline, "windows")
+            if made is None:
+                detail = (
+                    f"{deadline.budget_ms:g} ms was too short to embed "
+                    f"{counted(len(texts), 'long text')}: only their beginnings have cosines"
+                )
+                return scored, (Degradation(code="budget", detail=detail),)
+            vectors = dict(zip(chosen, made, strict=True))
+            return with_window_cosines(scored, chosen, vector, vectors, self.profile.blend), ()
+        except Exception as error:  # the beginnings of the texts still have cosines
+            return scored, (degradation("embedder", error),)
 
     def _compared(self, allow: set[str] | None, deny: set[str]) -> int:
         """Return how many documents of the index the request allows."""

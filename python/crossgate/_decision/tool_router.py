@@ -10,7 +10,7 @@ from crossgate._decision.clauses import clauses
 from crossgate._decision.context import Context
 from crossgate._decision.orderings import nearest
 from crossgate._decision.router import Router
-from crossgate._retrieval.index import Index
+from crossgate._retrieval.document_index import Index
 from crossgate._sources.tools import own_tools
 from crossgate._support.checks import MAX_QUERY_CHARACTERS, check_confidence
 from crossgate._support.errors import InputError
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _NEAREST = 8
 """The default number of tools without a coverage."""
 _MOST = 20
-"""The default maximum with one."""
+"""The default maximum number of tools with a coverage."""
 
 
 class ToolRouter:
@@ -78,16 +78,16 @@ class ToolRouter:
 
         The model picks from this list: unlike with `Router.route`, a tool can be on it even if it
         is not certain to fit. If the prompt has several clauses, the tools that come closest to
-        each of them follow the first tool, or, with a coverage, the tools that it takes, since a
+        each of them follow the first tool, or the tools that a coverage requires, since a
         prompt can need several. A prompt that is too long is cut; an empty prompt gets no tools.
 
         Args:
             prompt: The prompt.
             limit: Maximum number, by default 8, or 20 with a coverage; the bundled profile
                 considers at most about twenty.
-            coverage: Return only as many tools as it takes to have a fitting one among them with
-                this probability, in (0, 1), given that one fits; None for `limit` tools. If `limit`
-                tools cannot promise it, the highest probability that they can counts.
+            coverage: Return the fewest tools that contain a fitting tool with this probability, in
+                (0, 1), given that any tool fits; None for `limit` tools. If `limit` tools cannot
+                promise it, the highest probability that they can promise counts.
             min_any_fits: Return no tools if the probability that any of them fits is lower, in
                 [0, 1]; None to return the list in any case.
             material: As in `Router.route`.

@@ -186,8 +186,7 @@ _TAG_CHARACTERS = re.compile("[\U000e0001-\U000e007f]+")
 _SELECTORS = re.compile("[\ufe00-\ufe0d\U000e0100-\U000e01ef]{2,}")
 _OVERRIDES = re.compile("[\u202d\u202e\u2066-\u2068]")
 _ZERO_WIDTH = re.compile(
-    "(?<=[A-Za-z])[\u200b-\u200d\u2060-\u2064\ufeff\u00ad](?=[A-Za-z])|"
-    "[\u200b\u2060-\u2064\ufeff]{3,}|[\u115f\u1160\u3164\uffa0]"
+    "(?<=[A-Za-z])[\u200b-\u200d\u2060-\u2064\ufeff\u00ad](?=[A-Za-z])|[\u200b\u2060-\u2064\ufeff]{3,}|[\u115f\u1160\u3164\uffa0]"
 )
 _MANY_HIDDEN = 8
 

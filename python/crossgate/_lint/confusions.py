@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from crossgate._core import Blend
 from crossgate._lint.findings import Evidence, Finding, cut
 from crossgate._lint.inputs import LintedLibrary
-from crossgate._retrieval.index import Index
+from crossgate._retrieval.document_index import Index
 from crossgate._support.wording import share_of
 
 FEWEST = 2

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from crossgate._core import Blend
 from crossgate._lint.rarity import LibraryTerms
 from crossgate._lint.sentences import Sentence
-from crossgate._retrieval.index import Index
+from crossgate._retrieval.document_index import Index
 from crossgate._values.results import Document, Vector
 
 LEFT = 4
@@ -28,14 +28,12 @@ class SentenceResult:
         own: Score of the sentence's own document, with the sentence left out of it.
         repeated: Score of the whole document, with the sentence in it.
         others: Ids and scores of the other documents that were found, best first.
-        whole: Whether the sentence stayed in its document, since too few terms would remain.
     """
 
     sentence: Sentence
     own: float
     repeated: float
     others: tuple[tuple[str, float], ...]
-    whole: bool
 
     @property
     def rank(self) -> int:
@@ -84,12 +82,7 @@ def ask(
             index.upsert([by_id[sentence.id]])
         own = scores.pop(sentence.id)
         others = tuple(sorted(scores.items(), key=lambda pair: (-pair[1], pair[0])))
-        whole = rest is None
-        answers.append(
-            SentenceResult(
-                sentence=sentence, own=own, repeated=repeated, others=others, whole=whole
-            )
-        )
+        answers.append(SentenceResult(sentence=sentence, own=own, repeated=repeated, others=others))
     return answers
 
 

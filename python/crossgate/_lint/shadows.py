@@ -105,8 +105,7 @@ def _finding(
     taken, given = lost[loser, winner], lost.get((winner, loser), [])
     message = (
         f"{winner} wins {share_of(len(taken), len(library.by_owner[loser]), 'sentence')} of "
-        f"{loser}, "
-        f"and loses {len(given)} of its own {len(library.by_owner[winner])} to it"
+        f"{loser}, and loses {len(given)} of its own {len(library.by_owner[winner])} to it"
     )
     evidence = [
         library.places.evidence(

@@ -78,7 +78,7 @@ def _within(library: LintedLibrary, document: Document) -> Iterator[Finding]:
                 )
                 message = f'{document.id} both lists and excludes "{cut(inside.text, 60)}"'
                 advice = "Remove one of the two, or say how they differ."
-                yield _finding(library, document, (), message, evidence, advice)
+                yield _finding(document, (), message, evidence, advice)
                 return
 
 
@@ -152,7 +152,7 @@ def _circle(library: LintedLibrary, first: str, second: str, mine: _Part, theirs
     )
     message = f"{first} and {second} each send the same task to the other"
     advice = "Decide which of the two does it, and remove the sentence from that one."
-    return _finding(library, document, (second,), message, evidence, advice)
+    return _finding(document, (second,), message, evidence, advice)
 
 
 def _sends(library: LintedLibrary) -> dict[tuple[str, str], list[_Part]]:
@@ -195,7 +195,6 @@ def _evidence(library: LintedLibrary, document: Document, part: _Part, note: str
 
 
 def _finding(
-    library: LintedLibrary,
     document: Document,
     others: tuple[str, ...],
     message: str,

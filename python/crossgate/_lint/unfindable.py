@@ -64,9 +64,8 @@ def _never_first(library: LintedLibrary, document: Document) -> Iterator[Finding
     if near / len(ranks) > FOUND:
         return
     message = (
-        f"no sentence of the description of {document.id} finds it first, and it is found for "
-        f"only {near} of "
-        f"its {counted(len(ranks), 'sentence')} among the first {_RANKS}"
+        f"no sentence of the description of {document.id} finds it first, and it is found for only "
+        f"{near} of its {counted(len(ranks), 'sentence')} among the first {_RANKS}"
     )
     answers = sorted(answers, key=lambda answer: (answer.sentence.field != "text", -answer.rank))
     evidence = [

@@ -214,7 +214,7 @@ class CrossEncoderFusion:
 
     def _fuse(self, per_store: Sequence[Sequence[H]], k: int, query: str | None) -> list[H]:
         from crossgate._core import Combine, Profile
-        from crossgate._decision.rerank import rerank
+        from crossgate._decision.rerank_candidates import rerank
 
         if query is None:
             raise InputError(
@@ -240,13 +240,7 @@ class CrossEncoderFusion:
         ]
 
 
-def as_shares(
-    fused: Sequence[H],
-    *,
-    stores: int,
-    k_param: float = RRF_K,
-    weights: Sequence[float] | None = None,
-) -> list[H]:
+def as_shares(fused: Sequence[H], *, stores: int, k_param: float = RRF_K) -> list[H]:
     """Divide scores of `reciprocal_rank` by the largest possible one: first in every store.
 
     The results lie in [0, 1] and mean the same for every query, unlike shares of the query's best
@@ -256,9 +250,8 @@ def as_shares(
         fused: The hits that `reciprocal_rank` returned.
         stores: How many lists it fused.
         k_param: The `k_param` that it was called with.
-        weights: The `weights` that it was called with.
     """
-    most = (stores if weights is None else sum(weights)) / (k_param + 1)
+    most = stores / (k_param + 1)
     return [with_score(hit, min(1.0, score_of(hit) / most)) for hit in fused]
 
 

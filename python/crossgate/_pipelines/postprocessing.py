@@ -87,9 +87,8 @@ def postprocess(
             wrong = sorted((before - after) + (after - before))[0]
             raise InputError(
                 "malformed_step",
-                f"step {_name(step)} was given hit {wrong!r} {counted(before[wrong], 'time')} "
-                "and returned it "
-                f"{counted(after[wrong], 'time')}: return every hit once",
+                f"step {_name(step)} was given hit {wrong!r} {counted(before[wrong], 'time')} and "
+                f"returned it {counted(after[wrong], 'time')}: return every hit once",
             )
         noted.append({"step": _name(step), "selected": _selected(hits)})
     return replace(

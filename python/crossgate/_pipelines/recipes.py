@@ -20,7 +20,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
 from crossgate._core import Combine, Policy, Profile, Winner
-from crossgate._decision.rerank import rerank
+from crossgate._decision.rerank_candidates import rerank
 from crossgate._pipelines.decay import decay
 from crossgate._pipelines.diversity import deduplicate, diversify
 from crossgate._pipelines.fusion import as_shares, reciprocal_rank
@@ -32,7 +32,7 @@ from crossgate._values.results import Candidate, Hit, RouteResult
 if TYPE_CHECKING:
     from crossgate._core import Scored
     from crossgate._reranking.contract import Reranker
-    from crossgate._retrieval.index import Index, SearchResult
+    from crossgate._retrieval.document_index import Index, SearchResult
 
 _log = logging.getLogger("crossgate")
 

@@ -17,7 +17,7 @@ from crossgate._reranking.contract import (
     Scores,
     check_reranker,
 )
-from crossgate._runtime.models import cache, manifest
+from crossgate._runtime.models import local_files, manifest
 from crossgate._support.checks import check_path
 from crossgate._support.errors import RerankerError
 from crossgate._values.profile_files import check_models
@@ -117,7 +117,7 @@ class Chain:
         self._default = default
         self._members_guarded: dict[int, GuardedReranker] = {}
         self.identities: list[str | None] = [
-            cache.identity(default) if member == "default" else self._load(member).identity
+            local_files.identity(default) if member == "default" else self._load(member).identity
             for member in self._members
         ]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Protocol, Self, runtime_checkable
 
-from crossgate._support.checks import safe_repr
+from crossgate._support.checks import safe_repr, scalar
 from crossgate._support.errors import InputError, RerankerError
 from crossgate._support.wording import type_of
 from crossgate._values.results import Degradation, Passage
@@ -36,6 +36,7 @@ class Deadline:
     def __init__(
         self, budget_ms: float | None, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
+        budget_ms = scalar(budget_ms)
         number = isinstance(budget_ms, Real) and not isinstance(budget_ms, bool)
         # A comparison rejects NaN, and does not overflow for a large Python integer.
         if budget_ms is not None and not (number and -math.inf <= budget_ms <= math.inf):

@@ -17,7 +17,7 @@ class SemanticBM25:
     """Blend of 70 % cosine and 30 % BM25, mapped to [0, 1).
 
     Needs neither a network nor a cross-encoder, and takes less than a millisecond for a pool. The
-    cosine of a passage is the one of stage 1; a passage without one is scored by BM25 alone. BM25
+    cosine of a passage is that of stage 1; without a cosine, BM25 alone scores it. BM25
     statistics come from the passages only, so a word that all passages share has no weight.
 
     Args:

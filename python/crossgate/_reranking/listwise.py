@@ -77,9 +77,8 @@ def messages(query: str, passages: Sequence[str]) -> list[dict[str, str]]:
         f"<query-{mark}>{_quoted(query)}</query-{mark}>\n\n"
         + "\n".join(quoted)
         + f"\n\nPut all {counted(len(passages), 'passage')} in order, the one that answers the "
-        "query best "
-        "first. Answer with every number once, in square brackets, such as [2] > [1] > [3], and "
-        "with nothing else."
+        "query best first. Answer with every number once, in square brackets, such as [2] > [1] > "
+        "[3], and with nothing else."
     )
     return [{"role": "system", "content": _SYSTEM}, {"role": "user", "content": content}]
 

@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 
 from crossgate._reranking import tokens
 from crossgate._reranking.contract import LEAST_PAIRS, NO_DEADLINE, Deadline, PairScore, Scores
-from crossgate._reranking.registry import RequestLimits
+from crossgate._reranking.providers import RequestLimits
 from crossgate._reranking.shared_state import background
 from crossgate._support.checks import check_count, check_number, check_text
 from crossgate._support.errors import InputError, ModelError, RerankerError
@@ -306,9 +306,8 @@ class RemoteReranker:
             if asked > limits.query_tokens:
                 raise InputError(
                     "query_too_long",
-                    f"the query has {counted(len(query), 'character')}, and {self.name} reads "
-                    "at most "
-                    f"{counted(limits.query_tokens, 'token')}: pass only the part that states "
+                    f"the query has {counted(len(query), 'character')}, and {self.name} reads at "
+                    f"most {counted(limits.query_tokens, 'token')}: pass only the part that states "
                     "the request",
                 )
             pairs = [tokens.cut(document, limits.document_tokens) for document in documents]

@@ -8,8 +8,8 @@ from os import PathLike
 from typing import Protocol, runtime_checkable
 
 import crossgate._core as _core
-from crossgate._runtime.models.cache import LocalModel
 from crossgate._runtime.models.folder import locate
+from crossgate._runtime.models.local_files import LocalModel
 from crossgate._runtime.models.manifest import EMBEDDER
 from crossgate._runtime.threads import loading, run_all
 from crossgate._support.errors import ModelError
@@ -140,8 +140,7 @@ def _by_onnxruntime(local: LocalModel) -> Callable[[str], Sequence[float]]:
             raise ModelError(
                 "model_unsupported",
                 f"model {local.name!r} returns {counted(output.ndim + 1, 'dimension')}: an "
-                "embedder returns "
-                "one vector per text or per token",
+                "embedder returns one vector per text or per token",
             )
         vector: Sequence[float] = output
         return vector

@@ -106,6 +106,34 @@ def _pack(units: Sequence[tuple[str, tuple[re.Pattern[str], ...]]], max_chars: i
     return [*packed, current] if current else packed
 
 
+def surroundings(body: str, spans: Sequence[tuple[int, int]]) -> list[str]:
+    """Return what each passage needs from the text before it: its heading, and its table's header.
+
+    Args:
+        body: The body.
+        spans: Start and end of each passage, in order.
+    """
+    found: list[str] = []
+    heading = ""
+    table: list[str] = []
+    at = 0
+    for fence, line in fenced(body):
+        at += len(line)
+        is_heading = not fence and _HEADING.match(line) is not None
+        is_row = not fence and line.lstrip().startswith("|")
+        if not is_row:
+            table = []
+        while len(found) < len(spans) and spans[len(found)][0] < at:
+            header = table[:2] if len(table) > 1 and not table[1].strip("|-: ") else []
+            lines = header if is_heading else [heading, *header]
+            found.append("\n".join(filter(None, lines)))
+        if is_heading:
+            heading = line.strip()
+        if is_row:
+            table.append(line.strip())
+    return found
+
+
 def fenced(text: str) -> Iterator[tuple[int, str]]:
     """Yield each line with the number of the fenced code block that it belongs to, or 0."""
     count = 0

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from operator import mul
 from typing import NamedTuple
 
 import crossgate._core as _core
-from crossgate._retrieval.passages import BODY_CHARS, PASSAGE_CHARS, passages
-from crossgate._values.results import Document, content
+from crossgate._retrieval.passages import BODY_CHARS, PASSAGE_CHARS, passages, surroundings
+from crossgate._values.results import Document, Vector, content
 
 WHOLE_CHARS = 1_200
 """Characters of a text that a reranker reads whole; a longer text is read in windows."""
 
-WINDOWS = 2
-"""Windows of a text that stage 2 reads, in one input; of a body it reads one with the head."""
+EMBEDDED = 2
+"""Best passages that are embedded together; stage 2 reads the best alone, not diluted by others."""
 
 # Latin text has about four characters per word piece, Chinese or Korean about one.
 _DENSE = 4
@@ -26,12 +28,16 @@ class Window(NamedTuple):
     Attributes:
         start: First character of the best passage, in the body, or in the text without a body.
         end: The character after its last one.
-        text: The head and the best passages, in the order of the document.
+        text: The head and the best passage.
+        embedded: The head and the best passages, the best first, since an embedder cuts the end.
+
+    The texts also have the heading of a passage, and the header of a table that it continues.
     """
 
     start: int
     end: int
     text: str
+    embedded: str
 
 
 def is_long(document: Document) -> bool:
@@ -58,11 +64,12 @@ def windows(
     if not long:
         return {}
     spans = {document.id: _passages(document) for document in long}
+    texts = {document.id: _texts(document, spans[document.id]) for document in long}
     index = _core.Index(language, "", 0)
     rows = [
-        (f"{position}:{number}", "", _source(document)[start:end], "", (), "{}", None)
+        (f"{position}:{number}", "", text, "", (), "{}", None)
         for position, document in enumerate(long)
-        for number, (start, end) in enumerate(spans[document.id])
+        for number, text in enumerate(texts[document.id])
     ]
     if not rows:
         return {}
@@ -76,17 +83,59 @@ def windows(
             range(len(own)), key=lambda number: (-scores.get(f"{position}:{number}", 0.0), number)
         )
         if ranked:
-            count = 1 if document.body else WINDOWS
-            chosen[document.id] = _window(document, own, ranked[:count])
+            best = [texts[document.id][number] for number in ranked[:EMBEDDED]]
+            chosen[document.id] = Window(
+                *own[ranked[0]],
+                _with_head(document, best[0]),
+                _with_head(document, "\n".join(best)),
+            )
     return chosen
 
 
-def _window(document: Document, spans: list[tuple[int, int]], best: list[int]) -> Window:
+def with_window_cosines(
+    scored: Sequence[_core.Scored],
+    chosen: Mapping[str, Window],
+    query: Vector,
+    vectors: Mapping[str, Vector],
+    blend: _core.Blend,
+) -> list[_core.Scored]:
+    """Return the candidates, best blend first, with the cosines of their windows that are higher.
+
+    Args:
+        scored: The candidates; the vector of a long one has only the beginning of its text.
+        chosen: The windows of long candidates, by id.
+        query: The query's vector.
+        vectors: The vector of each window, by id.
+        blend: How cosine and BM25 are combined.
+    """
+    share = blend.cosine_weight / (blend.cosine_weight + blend.bm25_weight)
+
+    def seen(found: _core.Scored) -> _core.Scored:
+        if found.id not in chosen or found.cosine is None:
+            return found
+        cosine = max(found.cosine, _cosine(query, vectors[found.id]))
+        return found.replace(cosine=cosine, blend=found.blend + share * (cosine - found.cosine))
+
+    return sorted(map(seen, scored), key=lambda found: (-found.blend, found.id))
+
+
+def _cosine(one: Vector, other: Vector) -> float:
+    lengths = math.hypot(*one) * math.hypot(*other)
+    return sum(map(mul, one, other)) / lengths if lengths else 0.0
+
+
+def _with_head(document: Document, read: str) -> str:
+    return f"{document.content}\n{read}" if document.body else content(document.title, read)
+
+
+def _texts(document: Document, spans: list[tuple[int, int]]) -> list[str]:
+    """Return the passages, each behind the heading and the table's header that belong to it."""
     source = _source(document)
-    head = document.content if document.body else document.title
-    read = "\n".join(source[start:end] for start, end in (spans[number] for number in sorted(best)))
-    start, end = spans[best[0]]
-    return Window(start, end, f"{head}\n{read}" if document.body else content(head, read))
+    before = surroundings(source, spans)
+    return [
+        "\n".join(filter(None, (lines, source[start:end])))
+        for lines, (start, end) in zip(before, spans, strict=True)
+    ]
 
 
 def _source(document: Document) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import onnxruntime
     from tokenizers import Encoding
 
-    from crossgate._runtime.models.cache import LocalModel
+    from crossgate._runtime.models.local_files import LocalModel
 
 _INPUTS = {"input_ids", "attention_mask", "token_type_ids", "position_ids"}
 

@@ -4,6 +4,7 @@ import html
 import json
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -20,11 +21,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from crossgate._core import __version__
 from crossgate._decision.explain import Explanation
-from crossgate._decision.rerank import rerank
+from crossgate._decision.rerank_candidates import rerank
 from crossgate._decision.router import Router
-from crossgate._serving.look import look
 from crossgate._serving.request_limits import Guard, Limits
-from crossgate._serving.shapes import (
+from crossgate._serving.start_page import look
+from crossgate._serving.wire_formats import (
     NONE_OPTIONS,
     Choice,
     Explained,
@@ -52,7 +53,7 @@ from crossgate._support.errors import CrossgateError, InputError
 from crossgate._support.wording import counted
 from crossgate._telemetry.log import JsonLinesLog
 from crossgate._values.candidates import candidate
-from crossgate._values.results import RouteResult
+from crossgate._values.results import Candidate, RouteResult
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 Made = TypeVar("Made", RouteResult, Explanation)
@@ -326,22 +327,17 @@ def application(
     return app
 
 
-def _candidates(given: list[Any], chars: int | None) -> list[Any]:
+def _candidates(given: list[Any], chars: int | None) -> list[Candidate]:
     """Read texts and mappings, and number them: a client's ids may occur twice.
 
     Args:
         given: The documents of the request.
         chars: Characters of each text and body that are read, from its start; None for all.
     """
-    candidates = [candidate(number, value) for number, value in enumerate(given)]
+    read = [candidate(number, value) for number, value in enumerate(given)]
     return [
-        {
-            "id": str(number),
-            "title": candidate.title,
-            "text": candidate.text[:chars],
-            "body": candidate.body[:chars],
-        }
-        for number, candidate in enumerate(candidates)
+        replace(one, id=str(number), text=one.text[:chars], body=one.body[:chars])
+        for number, one in enumerate(read)
     ]
 
 

@@ -18,12 +18,13 @@ from crossgate._sources.common import LeftOut, Unusable, decoded, place_of, prin
 from crossgate._sources.markdown import chunk_markdown, chunk_plain, is_stub
 from crossgate._sources.openapi import is_openapi, operations_of
 from crossgate._sources.rows import document_from, parse_json, read_candidates
-from crossgate._sources.skills import (
+from crossgate._sources.skill_files import (
     description_of,
     front_matter,
     refuse_manual,
     text_of,
     texts_of,
+    triggers_of,
 )
 from crossgate._sources.tools import tool_from, tools_of
 from crossgate._sources.yaml_documents import parse_yaml
@@ -354,6 +355,7 @@ class _Reader:
             title=name,
             body=body,
             metadata=metadata,
+            triggers=triggers_of(values),
             examples=tuple(example.prompt for example in examples if example.fits),
             counterexamples=tuple(example.prompt for example in examples if not example.fits),
         )

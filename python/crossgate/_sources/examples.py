@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from crossgate._retrieval.index import Index
+from crossgate._retrieval.document_index import Index
 from crossgate._sources.common import Unusable, decoded, is_unicode, place_of, printable
 from crossgate._sources.rows import parse_json
 from crossgate._support.errors import InputError, SourceError

@@ -10,7 +10,13 @@ from typing import Any, NoReturn, cast
 from crossgate._sources.common import Unusable, is_unicode, place_of
 from crossgate._support.checks import safe_repr
 from crossgate._support.errors import InputError
-from crossgate._values.candidates import ID_FIELDS, TEXT_FIELDS, TITLE_FIELDS
+from crossgate._values.candidates import (
+    HINT_FIELDS,
+    ID_FIELDS,
+    TEXT_FIELDS,
+    TITLE_FIELDS,
+    taken_texts,
+)
 from crossgate._values.results import Candidate, Document
 
 # Retrievers with 32-bit floats report the cosine of a text with itself as 1.0000001.
@@ -20,9 +26,8 @@ _COSINE_SLACK = 1e-5
 def read_candidates(lines: Iterable[str], *, name: str) -> tuple[Candidate, ...]:
     """Read the candidates of another retriever: one JSON value per line, or one JSON array.
 
-    A candidate is a string, or an object with `text`, and optionally `id`, `title`, `body`,
-    `cosine`, `score`, `vector` and `metadata`, under the names that `rerank` accepts. Without an
-    id, its position is its id, from 0. Blank lines are skipped; an empty text is not an error.
+    A candidate is a string, or an object with the fields that `rerank` accepts. Without an id, its
+    position is its id, from 0. Blank lines are skipped; an empty text is not an error.
 
     Args:
         lines: The lines of the file.
@@ -51,7 +56,9 @@ def candidate_from(value: object, unnamed: str) -> Candidate:
     """Turn one JSON value into a candidate; `unnamed` is its id if it has none."""
     row = {"text": value} if isinstance(value, str) else value
     scores: dict[str, float | None] = {"cosine": None, "score": None}
+    hints: dict[str, tuple[str, ...]] = {}
     if isinstance(row, dict):
+        hints = {name: taken_texts(row, name) for name in HINT_FIELDS}
         scores = {key: _number(key, row.pop(key, None)) for key in scores}
     cosine = scores["cosine"]
     if cosine is not None:
@@ -68,6 +75,7 @@ def candidate_from(value: object, unnamed: str) -> Candidate:
         vector=document.vector,
         cosine=scores["cosine"],
         score=scores["score"],
+        **hints,
     )
 
 

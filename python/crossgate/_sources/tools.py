@@ -43,7 +43,7 @@ def tools_of(value: object) -> list[object]:
         value = value.get("tools", [value] if _declared(value) else None)
     if not isinstance(value, list):
         raise Unusable('no list of tools: expected a JSON array, or an object with "tools"')
-    return [tool for one in value for tool in _declared(one) or [one]]
+    return [tool for entry in value for tool in _declared(entry) or [entry]]
 
 
 def _declared(value: object) -> list[object]:
@@ -67,7 +67,7 @@ def tool_from(value: object) -> Document:
     if not isinstance(value, dict):
         raise Unusable("a tool must be a JSON object")
     inner = (value.get(key) for key in ("function", "toolSpec"))
-    tool: dict[str, Any] = next((one for one in inner if isinstance(one, dict)), value)
+    tool: dict[str, Any] = next((entry for entry in inner if isinstance(entry, dict)), value)
     name, text = _text(tool, "name"), _text(tool, "description")
     if not name.strip():
         raise Unusable('a tool without a name: expected "name", as MCP, OpenAI and Anthropic do')
@@ -135,8 +135,8 @@ def _parameters(root: Mapping[str, Any]) -> Iterator[str]:
 
     A schema may refer to itself and so be infinite; only `_PARTS` parts of it are read.
     """
-    # Of each level the parts that are still to be read, taken one by one: what is never reached
-    # costs nothing.
+    # The unread parts of each level. They are generated one by one, so that parts beyond the
+    # limit cost nothing.
     levels: list[Iterator[tuple[str, bool, Mapping[str, Any]]]] = [iter([("", False, root)])]
     read = 0
     while levels and read < _PARTS:
@@ -173,7 +173,7 @@ def _parts(root: Mapping[str, Any], schema: Mapping[str, Any]) -> list[dict[str,
         options = schema.get(choice)
         parts += options[:_PARTS] if isinstance(options, list) else []
     parts.append(named_by(root, schema.get("$ref")))
-    return [one for one in parts if isinstance(one, dict)]
+    return [part for part in parts if isinstance(part, dict)]
 
 
 def named_by(root: Mapping[str, Any], reference: object) -> object:
@@ -192,15 +192,17 @@ def named_by(root: Mapping[str, Any], reference: object) -> object:
 
 def _line(name: str, schemas: Sequence[Mapping[str, Any]]) -> str:
     said = [
-        one["description"][:BODY_CHARS]
-        for one in schemas
-        if isinstance(one.get("description"), str)
+        schema["description"][:BODY_CHARS]
+        for schema in schemas
+        if isinstance(schema.get("description"), str)
     ]
     values = [
         _shown(value)
-        for one in schemas
+        for schema in schemas
         for value in (
-            one["enum"][:_VALUES] if isinstance(one.get("enum"), list) else [one.get("const")]
+            schema["enum"][:_VALUES]
+            if isinstance(schema.get("enum"), list)
+            else [schema.get("const")]
         )
         if isinstance(value, str | int | float)
     ]

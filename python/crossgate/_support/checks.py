@@ -107,6 +107,18 @@ def check_path(what: str, path: object) -> str:
     raise InputError("out_of_range", f"{what} is {safe_repr(path)}: pass the path of a file")
 
 
+def scalar(value: object) -> Any:
+    """Return a scalar of numpy as a number of Python, and anything else as it is.
+
+    Scalars of 16 or 32 bits overflow when they are compared with the limits of a float.
+    """
+    return value.item() if getattr(value, "ndim", None) == 0 else value  # type: ignore[attr-defined]
+
+
+def _is_whole(value: object) -> bool:
+    return type(scalar(value)) is int
+
+
 def check_number(
     what: str,
     value: object,
@@ -127,6 +139,7 @@ def check_number(
     Raises:
         InputError: `out_of_range`.
     """
+    value = scalar(value)
     number = isinstance(value, Real) and not isinstance(value, bool)
     # A comparison rejects NaN, and does not overflow for a large Python integer.
     largest = min(most, sys.float_info.max)
@@ -162,7 +175,7 @@ def check_count(what: str, value: object, least: int = 1, most: int = sys.maxsiz
     Raises:
         InputError: `out_of_range`.
     """
-    if type(value) is not int or not least <= value <= most:
+    if not _is_whole(value) or not least <= value <= most:  # type: ignore[operator]
         limits = f"at least {least}" + (f" and at most {most:,}" if most < sys.maxsize else "")
         raise InputError(
             "out_of_range", f"{what} is {safe_repr(value)}: it must be a whole number of {limits}"
@@ -265,7 +278,7 @@ def check_limit(limit: int | None) -> None:
     Raises:
         InputError: `out_of_range` if the limit is not a whole number, or below 1.
     """
-    if limit is not None and (type(limit) is not int or limit < 1):
+    if limit is not None and (not _is_whole(limit) or limit < 1):
         raise InputError(
             "out_of_range",
             f"the limit is {safe_repr(limit)}: it must be a whole number of at least 1, or None "

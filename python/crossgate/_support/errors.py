@@ -90,7 +90,8 @@ class ProfileError(CrossgateError):
     """A calibration profile that cannot be used.
 
     Codes: `profile_missing`, `profile_unreadable`, `profile_malformed`, `profile_version`,
-    `profile_mismatch`, `profile_unwritable`; all but the last two also of a `policy`.
+    `profile_mismatch`, `profile_unwritable`, and the first four with `policy` in the place of
+    `profile`.
     """
 
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 
-def counted(number: int, noun: str, several: str = "") -> str:
+def counted(number: int, noun: str) -> str:
     """Return a number with its noun, such as "1 query" and "2,345 queries".
 
     Args:
         number: The number.
         noun: The noun for one thing. Other words may precede it, such as `no-match query`.
-        several: The plural, if it is irregular.
     """
-    return f"{number:,} {noun_for(number, noun, several)}"
+    return f"{number:,} {noun_for(number, noun)}"
 
 
 def share_of(part: int, whole: int, noun: str) -> str:
@@ -43,18 +42,17 @@ def article(noun: str) -> str:
     return f"{'an' if noun[:1].lower() in 'aeiou' else 'a'} {noun}"
 
 
-def did_you_mean(given: str, known: Iterable[str], *, least: float = 0.6) -> str:
+def did_you_mean(given: str, known: Iterable[str]) -> str:
     """Return the question with the most similar name, such as ": did you mean 'x'?", or "".
 
     Args:
         given: The unknown name.
         known: The names that exist.
-        least: Minimum similarity, from 0 to 1.
     """
     from difflib import get_close_matches
 
     cased = {name.lower(): name for name in known}
-    close = get_close_matches(given.lower(), cased, n=1, cutoff=least)
+    close = get_close_matches(given.lower(), cased, n=1)
     if not close and len(given) > 2:  # a part of one name only
         close = [name for name in cased if given.lower() in name]
     return f": did you mean {cased[close[0]]!r}?" if len(close) == 1 else ""

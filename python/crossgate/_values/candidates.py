@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from numbers import Real
 from typing import Any
 
-from crossgate._support.checks import safe_repr
+from crossgate._support.checks import safe_repr, scalar
 from crossgate._support.errors import InputError
 from crossgate._support.wording import type_of
 from crossgate._values.results import Candidate, Document
@@ -20,7 +20,7 @@ _MOST_FLOAT = sys.float_info.max
 # Accepted field names, in order of precedence; the first that is not empty counts.
 ID_FIELDS = ("_id", "id")
 TITLE_FIELDS = ("title", "name")
-_HINT_FIELDS = ("triggers", "exclusions", "examples", "counterexamples")
+HINT_FIELDS = ("triggers", "exclusions", "examples", "counterexamples")
 TEXT_FIELDS = ("text", "description", "content", "page_content")
 
 
@@ -67,7 +67,9 @@ def candidate(position: int, given: object, what: str = "candidate") -> Candidat
             f"the metadata of {what} must be a mapping, not {type_of(metadata)}",
         )
     vector = row.pop("vector", None)
-    triggers, exclusions, examples, counterexamples = (_texts(row, name) for name in _HINT_FIELDS)
+    triggers, exclusions, examples, counterexamples = (
+        taken_texts(row, name) for name in HINT_FIELDS
+    )
     cosine, score = _numbers(what, row.pop("cosine", None), row.pop("score", None))
     return Candidate(
         id=str(ids[0] if ids else position),
@@ -85,7 +87,7 @@ def candidate(position: int, given: object, what: str = "candidate") -> Candidat
     )
 
 
-def _texts(row: dict[str, Any], name: str) -> tuple[str, ...]:
+def taken_texts(row: dict[str, Any], name: str) -> tuple[str, ...]:
     """Remove and return a list of texts; a field of another type stays, as metadata."""
     value = row.get(name)
     if not isinstance(value, list | tuple) or not all(isinstance(text, str) for text in value):
@@ -113,21 +115,22 @@ def _numbers(what: str, cosine: Any, score: Any) -> tuple[float | None, float | 
     """Return cosine and score as floats."""
     limits = f"the cosine of {what}", "a number between -1 and 1"
     checked = _number(*limits, cosine, _MOST_COSINE)
+    if checked is not None:
+        checked = min(1.0, max(-1.0, checked))
     return checked, _number(f"the score of {what}", "a finite number", score, _MOST_FLOAT)
 
 
 def _number(name: str, limits: str, value: Any, most: float) -> float | None:
     if value is None:
         return None
-    # A scalar of numpy is compared as a float: float16 and float32 overflow at the limit.
-    scalar = value.item() if getattr(value, "ndim", None) == 0 else value
-    number = isinstance(scalar, Real) and not isinstance(scalar, bool)
+    given = scalar(value)
+    number = isinstance(given, Real) and not isinstance(given, bool)
     # The comparison rejects NaN, and integers and fractions that no float can represent.
-    if not (number and -most <= scalar <= most):
+    if not (number and -most <= given <= most):
         raise InputError(
             "malformed_candidate", f"{name} is {safe_repr(value)}: it must be {limits}"
         )
-    return float(scalar)
+    return float(given)
 
 
 def check_kept_scores(candidates: Iterable[Candidate]) -> None:

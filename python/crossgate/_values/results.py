@@ -36,7 +36,7 @@ class Description(NamedTuple):
     """The parts of the description of a skill or tool.
 
     Attributes:
-        purpose: The text without the clauses that exclude something; this is what is searched.
+        purpose: The text without the clauses that exclude something; the text that is searched.
         exclusions: The things that the document is not for, such as `scanned files`.
         triggers: Words and phrases that should select the document, such as `slide deck`.
     """
@@ -215,8 +215,8 @@ class Hit:
         stage2_rank: Rank after stage 2, from 1, or None if stage 2 did not score this pair.
         provider: Origin and scale of `score`: `stage1` or the name of the reranker. Scores of two
             providers are not comparable.
-        truncated: Whether the reranker read the document in part: the windows of a text of more
-            than 1,200 characters or a body of more than 6,000, or as much as fitted into its input.
+        truncated: Whether the models read the document in part: the windows of a text of more than
+            1,200 characters or a body of more than 6,000, or as much as fitted into their input.
         dropped: Why the hit was not selected, as a stable code, or None for a selected hit.
         passage: The best-matching part of the document's body, in characters; of the text, for a
             document without a body whose text is read in windows. None if the text was read whole,
@@ -378,6 +378,7 @@ class RouteResult:
 
         Raises:
             TypeError: If a document's metadata contains values that JSON cannot represent.
+            ValueError: If it contains NaN or an infinite number.
         """
         values = self.to_dict(trace=trace, text=text)
         return json.dumps(values, allow_nan=False, indent=indent)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from crossgate._decision.orderings import relevances
-from crossgate._decision.rerank import arerank, rerank
+from crossgate._decision.rerank_candidates import arerank, rerank
 from crossgate._values.results import Candidate, RouteResult
 
 REASON = "crossgate_reason"

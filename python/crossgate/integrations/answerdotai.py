@@ -11,7 +11,7 @@ from rerankers.models.ranker import BaseRanker
 from rerankers.results import RankedResults, Result
 
 from crossgate._decision.orderings import ranked
-from crossgate._decision.rerank import arerank, rerank
+from crossgate._decision.rerank_candidates import arerank, rerank
 from crossgate._support.wording import counted
 from crossgate._values.results import RouteResult
 
@@ -57,7 +57,7 @@ class CrossgateRanker(BaseRanker):  # type: ignore[misc, unused-ignore]
     def rank(
         self, query: str, docs: Texts, doc_ids: Ids = None, metadata: Metadata = None
     ) -> RankedResults:
-        """Return the documents by relevance, highest first.
+        """Return the documents in the order of `crossgate.rerank`.
 
         Args:
             query: The query.

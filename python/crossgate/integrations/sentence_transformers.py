@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from crossgate._decision.orderings import ranked
-from crossgate._decision.rerank import rerank
+from crossgate._decision.rerank_candidates import rerank
 from crossgate._support.checks import check_count
 
 __all__ = ["rank"]

@@ -9,7 +9,7 @@ from datetime import date, time
 from numbers import Real
 from typing import Any
 
-from crossgate._decision.rerank import rerank
+from crossgate._decision.rerank_candidates import rerank
 from crossgate._support.checks import check_limit, check_query
 from crossgate._support.errors import InputError
 from crossgate._support.extras import package as installed

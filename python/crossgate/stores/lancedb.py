@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from crossgate._decision.rerank import rerank
+from crossgate._decision.rerank_candidates import rerank
 from crossgate._support.errors import InputError
 from crossgate.stores import _store_rows as common
 
@@ -60,7 +60,9 @@ def search(
     common.check_search(query, vector, candidates, limit)
     builders: list[Any] = []
     if vector is not None:
-        builders.append(table.search([float(one) for one in vector], vector_column_name=embedding))
+        builders.append(
+            table.search([float(number) for number in vector], vector_column_name=embedding)
+        )
     if words:
         # Not a bare string, which would search every full-text index of the table.
         match = common.package("lancedb.query", "lancedb").MatchQuery(query, text)
@@ -77,7 +79,7 @@ def search(
             values = {name: value for name, value in row.items() if name not in _INTERNAL}
             key = common.taken(values, id)
             rows.append(common.candidate_of(key, values, text=text, title=title, vector=own))
-    given = {} if vector is None else {"vector": [float(one) for one in vector]}
+    given = {} if vector is None else {"vector": [float(number) for number in vector]}
     return common.rerank_rows(query, rows, limit=limit, options={**given, **options})
 
 

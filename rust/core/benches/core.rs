@@ -36,7 +36,7 @@ impl Random {
         (self.0 >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// A word out of 2,000, the first ones most frequent.
+    /// A word out of 2,000, the first words most frequent.
     fn word(&mut self) -> String {
         #[expect(
             clippy::cast_possible_truncation,

@@ -1,8 +1,9 @@
 //! Anytime reranking: whether the unread candidates of the pool can still change the first pick.
 //!
 //! Stage 2 reads the pool best blend first. After each candidate, [`can_stop`] bounds the
-//! probability that any unread candidate gets a better combined score than the best read one. The
-//! rule depends on the scores alone, so the same candidates are read whatever the number of threads.
+//! probability that any unread candidate gets a better combined score than the best read candidate.
+//! The rule depends on the scores alone, so the same candidates are read whatever the number of
+//! threads.
 //!
 //! # Model
 //!
@@ -11,7 +12,7 @@
 //! the query. After `n` reads with residuals `r`, the residual of an unread candidate therefore has
 //! the mean `shared * sum(r) / (1 + shared * (n - 1))` and the variance
 //! `deviation^2 * (1 - shared^2 * n / (1 + shared * (n - 1)))`, as in a random-effects model. Its
-//! distribution is taken to be logistic, which has heavier tails than the normal one. The
+//! distribution is taken to be logistic, which has heavier tails than the normal distribution. The
 //! probabilities of the unread candidates are added up (Boole's inequality).
 
 use crate::checks::Range;

@@ -1,4 +1,5 @@
-//! BM25F with Lucene's constants, over an inverted index that documents can be added to and removed from.
+//! BM25F with Lucene's constants, over an inverted index that documents can be added to and removed
+//! from.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -156,7 +157,7 @@ impl Bm25 {
     }
 
     /// Prepares to score documents against the distinct terms of a query. A term in a body counts
-    /// `body_weight` times as much as one in a head.
+    /// `body_weight` times as much as a term in a head.
     #[cfg(test)]
     pub(crate) fn scorer(
         &self,
@@ -225,7 +226,7 @@ impl Bm25 {
         Ok(self.terms.list(term, &self.owners)?.map_or(0, |list| list.heads.len()))
     }
 
-    /// The idf of a term; the largest for one that no document has.
+    /// The idf of a term; the largest for a term that no document has.
     pub(crate) fn idf_of(&self, term: &str) -> Result<f64> {
         let list = self.terms.list(term, &self.owners)?;
         Ok(self.idf(list.unwrap_or(&Postings::default())))

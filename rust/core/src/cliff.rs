@@ -37,7 +37,7 @@ pub struct CliffOptions {
     pub core: usize,
     /// The most candidates that stage 2 reads.
     pub pool: usize,
-    /// The floor without a cut, if there is one.
+    /// The floor without a cut, if there is a floor.
     pub static_floor: Option<f64>,
     /// The caller's grade of the retrieval, from `A` (best) to `F`; none is treated like `A`.
     pub grade: Option<char>,
@@ -74,7 +74,7 @@ impl Cliff {
 /// Position of the first score below a cliff, from `core` on. Scores must be sorted best first.
 ///
 /// A cliff is a drop to less than [`CLIFF_RATIO`] of the score before, by at least
-/// [`CLIFF_MIN_DROP`]. The first cliff counts, also if a later one is larger.
+/// [`CLIFF_MIN_DROP`]. The first cliff counts, also if a later cliff is larger.
 ///
 /// # Examples
 ///

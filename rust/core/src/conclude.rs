@@ -52,7 +52,7 @@ codes! {
         OverLimit = "over_limit",
         /// The probability that it fits is too low.
         Irrelevant = "irrelevant",
-        /// The probability that any candidate fits, or that the first one does, is too low.
+        /// The probability that any candidate fits, or that the first candidate does, is too low.
         Improbable = "improbable",
     }
 }
@@ -114,8 +114,8 @@ value! {
 /// `pairs` are the scores that `reranker` gave to candidates of the pool; empty without stage 2. If
 /// the profile was fitted for another reranker, only the order of the scores counts.
 ///
-/// Fails with `not_finite` for a score that is not finite, and with `out_of_range` for one outside of
-/// -1e100 to 1e100.
+/// Fails with `not_finite` for a score that is not finite, and with `out_of_range` for a score
+/// outside of -1e100 to 1e100.
 ///
 /// # Examples
 ///
@@ -161,7 +161,7 @@ pub fn conclude(
     let stage2 = stage != Stage::First;
     let confidence = ranked.first().and_then(|first| first.relevance);
     // A threshold of the profile needs a known probability, while a minimum of the caller is not met
-    // by an unknown one.
+    // by an unknown value.
     let below = |known: Option<f64>, least: Option<f64>| {
         known.zip(least).is_some_and(|(known, least)| known < least)
     };
@@ -274,7 +274,7 @@ fn shortlist(
         ),
     });
     let ids = line.into_iter().map(|of| of.id.to_owned()).collect();
-    // With another first candidate than that of stage 1, the list is not the one that was fitted.
+    // With another first candidate than that of stage 1, the promise does not hold.
     let coverage = (stage != Stage::SecondWithoutFit).then_some(kept.coverage);
     Listed { ids, coverage, note }
 }
@@ -448,8 +448,8 @@ impl<'a> Order<'a> {
         let fits = profile.fits(reranker);
         let mode = if fits { profile.combine } else { Combine::default() };
         let scores = combine(&read, &profile.blend, &profile.evidence, mode)?;
-        // The models know only the scores of the profile's reranker; with others, the probabilities
-        // after stage 1 hold.
+        // The models were fitted to the scores of the profile's reranker; with those of another, the
+        // probabilities after stage 1 apply.
         let (known, stage) = match gated.signals.zip(stage2_signals(&read, &scores)) {
             Some((signals, Stage2Signals { rerank_score, .. })) if fits => {
                 let candidates = considered(&gated.scored, gated.floor);

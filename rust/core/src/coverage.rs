@@ -35,12 +35,12 @@ pub fn with_coverage(
     weights: Option<&EvidenceWeights>,
 ) -> Vec<Scored> {
     let question = Question::new(query, analyzer);
-    let covered = |one: Scored| {
-        let Some(text) = texts.get(&one.id) else { return one };
+    let covered = |candidate: Scored| {
+        let Some(text) = texts.get(&candidate.id) else { return candidate };
         let added = Evidence { other_date: question.missing_dates(text), ..Evidence::default() };
-        let blend = one.blend + weights.map_or(0.0, |weights| weights.in_blend(&added));
-        let evidence = Evidence { other_date: added.other_date, ..one.evidence };
-        Scored { coverage: Some(question.coverage(text)), evidence, blend, ..one }
+        let blend = candidate.blend + weights.map_or(0.0, |weights| weights.in_blend(&added));
+        let evidence = Evidence { other_date: added.other_date, ..candidate.evidence };
+        Scored { coverage: Some(question.coverage(text)), evidence, blend, ..candidate }
     };
     candidates.into_iter().map(covered).collect()
 }
@@ -64,7 +64,7 @@ fn levels() -> &'static HashMap<String, usize> {
             let Some(level) = words.next().and_then(|level| level.parse().ok()) else { continue };
             for word in words {
                 let stems = analyzer.map(|analyzer| analyzer.terms(word)).unwrap_or_default();
-                // Of two words with one stem, the more common one counts.
+                // Of two words with one stem, the more common word counts.
                 for stem in stems {
                     levels.entry(stem).or_insert(level);
                 }
@@ -193,7 +193,10 @@ mod tests {
         let added = |query: &str, weights: Option<&EvidenceWeights>| {
             let candidates = vec![scored("may"), scored("june"), scored("unread")];
             let found = with_coverage(candidates, query, &texts, english, weights);
-            found.iter().map(|one| (one.evidence.other_date, one.blend < 0.5)).collect::<Vec<_>>()
+            found
+                .iter()
+                .map(|candidate| (candidate.evidence.other_date, candidate.blend < 0.5))
+                .collect::<Vec<_>>()
         };
         let weights = EvidenceWeights::default();
         let asked = "what was decided on 4 June 2031";

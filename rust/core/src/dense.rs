@@ -2,7 +2,8 @@
 //!
 //! A search first reads each vector in 8 bits, a quarter of its bytes. The rounding error of each
 //! vector is stored, so the 8-bit product gives an upper bound of the cosine. The 32-bit vector is
-//! read only where that bound could change the result, so the search finds the same as an exact one.
+//! read only where that bound could change the result, so the search finds the same as an exact
+//! search.
 
 use std::num::NonZero;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -184,7 +185,7 @@ impl Dense {
         // Not from a pool: its threads would not survive a fork of the process.
         std::thread::scope(|scope| {
             for _ in 1..self.rows.div_ceil(share) {
-                // If the system refuses another thread, the existing ones take its part.
+                // If the system refuses another thread, the existing threads take its part.
                 if Builder::new().spawn_scoped(scope, work).is_err() {
                     break;
                 }
@@ -313,8 +314,9 @@ fn bound_blocks(blocks: &[&Levels], query: &RoundedQuery, bounds: &mut [f32]) {
     for (bounds, block) in bounds.chunks_mut(ROWS_PER_BLOCK).zip(blocks) {
         multiply_levels(&block.levels, &query.levels, bounds);
         for (bound, row) in bounds.iter_mut().zip(&block.rounded) {
-            // |x q - x' q'| <= |x - x'| |q| + |x'| |q - q'|. Here x and q have length 1 within 0.0005,
-            // which is what the reader of index files accepts, and |x - x'| is the error of the row.
+            // |x q - x' q'| <= |x - x'| |q| + |x'| |q - q'|. Here x and q have length 1 within
+            // 0.0005, which is what the reader of index files accepts, and |x - x'| is the error of
+            // the row.
             let difference = row.error * 1.001 + (1.001 + row.error) * query.rounded.error + slack;
             *bound = *bound * row.step * query.rounded.step + difference;
         }

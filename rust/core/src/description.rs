@@ -42,8 +42,8 @@ pub fn describe<'a>(name: &str, text: &'a str) -> Description<'a> {
 /// Whether the text of a document is a description of a skill or tool, and not a passage: "do not
 /// use for children" in a leaflet is content, not a rule for the router.
 ///
-/// The text of a document with a body describes that body. Without one, it is a description if the
-/// document has a name like that of a skill or tool: its title, or its id if it has no title.
+/// The text of a document with a body describes that body. Without a body, it is a description if
+/// the document has a name like that of a skill or tool: its title, or its id if it has no title.
 pub fn is_description(id: &str, title: &str, text: &str, body: &str) -> bool {
     let name = if title.trim().is_empty() { id } else { title };
     !body.is_empty() || (text.len() <= LONGEST_DESCRIPTION && is_name(name))

@@ -10,13 +10,13 @@ use crate::text::Analyzer;
 /// Consecutive words of a shingle; a text with fewer words is one shingle.
 const SHINGLE: usize = 3;
 
-/// For each text, the position of an earlier text that it nearly repeats, if there is one.
+/// For each text, the position of an earlier text that it nearly repeats, if any.
 ///
-/// A text is a near-duplicate of an earlier one if the Jaccard similarity of their sets of three-word
-/// shingles is at least the threshold and their words with digits are equal: `merged 12` and `merged
-/// 13` are different. Each text is compared with the earlier texts that are not near-duplicates
-/// themselves. Similarities are exact, not estimated by hashes. A text without words is never a
-/// near-duplicate.
+/// A text is a near-duplicate of an earlier text if the Jaccard similarity of their sets of
+/// three-word shingles is at least the threshold and their words with digits are equal: `merged 12`
+/// and `merged 13` are different. Each text is compared with the earlier texts that are not
+/// near-duplicates themselves. Similarities are exact, not estimated by hashes. A text without words
+/// is never a near-duplicate.
 ///
 /// Shingles and resemblance: Broder, "On the resemblance and containment of documents" (1997).
 ///
@@ -93,8 +93,8 @@ pub fn unit_vectors(ids: &[String], vectors: &[Vec<f32>]) -> Result<Vec<Vec<f32>
 
 /// Positions of the hits in the order of maximal marginal relevance, best first, `limit` at most.
 ///
-/// The next hit is the one with the largest `trade_off * relevance - (1 - trade_off) * similarity`.
-/// The similarity is the largest one to a hit that was chosen before, and 0 for the first hit. Ties
+/// The next hit has the largest `trade_off * relevance - (1 - trade_off) * similarity`.
+/// The similarity is the largest to a hit that was chosen before, and 0 for the first hit. Ties
 /// go to the more relevant hit, then to the smaller id. Carbonell and Goldstein, "The Use of MMR,
 /// Diversity-Based Reranking for Reordering Documents and Producing Summaries" (1998).
 ///

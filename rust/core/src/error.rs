@@ -64,7 +64,7 @@ pub(crate) enum Kind {
         cosine: f64,
         bm25: f64,
     },
-    /// Weights of lists of which none counts, or one is unusable.
+    /// Weights of lists of which none counts, or any is unusable.
     ListWeights(Vec<f64>),
     /// Passages outside of the body, or not in order.
     Passages {

@@ -16,7 +16,7 @@ use forms::{Form, GENERAL, Object};
 /// A description that has fewer words left is searched whole: there is too little else in it.
 const FEWEST_WORDS: usize = 3;
 
-/// More exclusions than this, or longer ones in bytes, are cut off.
+/// More exclusions than this, or exclusions of more bytes, are cut off.
 const MOST_EXCLUSIONS: usize = 32;
 const LONGEST_EXCLUSION: usize = 200;
 
@@ -165,10 +165,10 @@ impl<'a> Sentence<'a> {
         })
     }
 
-    /// The first token of the exclusions: the verb, unless it is a general one such as "handle".
+    /// The first token of the exclusions: the verb, unless it is a general verb such as "handle".
     fn object_from(&self, form: &Form, end: usize) -> usize {
         let general =
-            |at: usize| self.tokens.get(at).is_some_and(|one| GENERAL.contains(&&*one.text));
+            |at: usize| self.tokens.get(at).is_some_and(|token| GENERAL.contains(&&*token.text));
         if form.names_a_verb() && !general(end - 1) { end - 1 } else { end }
     }
 
@@ -176,7 +176,7 @@ impl<'a> Sentence<'a> {
     fn turned_away(&self) -> Option<(Object, usize, usize)> {
         let all = self.tokens.len();
         let opens_with =
-            |words: &[&str]| self.tokens.first().is_some_and(|one| words.contains(&&*one.text));
+            |words: &[&str]| self.tokens.first().is_some_and(|token| words.contains(&&*token.text));
         let is_condition = opens_with(CONDITIONS);
         let is_about = opens_with(&["for", "when", "if", "with", "on", "where", "to"]);
         let before = |forms: &'static [Form]| {
@@ -196,7 +196,7 @@ impl<'a> Sentence<'a> {
         }
         // "Use atlas for maps instead."
         let sends = forms::SENDS.end(&self.tokens, 0).filter(|_| self.is(all - 1, "instead"))?;
-        let name = self.tokens.get(sends).filter(|one| one.is_word())?;
+        let name = self.tokens.get(sends).filter(|token| token.is_word())?;
         if CONDITIONS.contains(&&*name.text) || name.is("this") || name.is("it") {
             return None;
         }
@@ -210,7 +210,7 @@ impl<'a> Sentence<'a> {
     /// Whether another document is named here: ", see atlas", "use geo-plots", "use Atlas instead".
     fn refers(&self, at: usize) -> bool {
         let Some(mut name) = forms::SENDS.end(&self.tokens, at) else { return false };
-        if self.tokens.iter().take(at).any(|one| one.is("to"))
+        if self.tokens.iter().take(at).any(|token| token.is("to"))
             && self.is(at, "use")
             && self.is(at.wrapping_sub(1), "to")
         {
@@ -240,7 +240,7 @@ impl<'a> Sentence<'a> {
             }
         };
         let behind_comma = self.is(at - 1, ",") && self.is(at, "see");
-        let last_is_instead = self.tokens.last().is_some_and(|one| one.is("instead"));
+        let last_is_instead = self.tokens.last().is_some_and(|token| token.is("instead"));
         if opens_with_for {
             (ends && (named.is_name || behind_comma || is_instead)) || last_is_instead
         } else {
@@ -284,7 +284,7 @@ impl<'a> Sentence<'a> {
     fn referral_at(&self, at: usize) -> Option<(usize, Vec<String>)> {
         let mark = self.tokens.get(at.checked_sub(1)?)?;
         let is_about = ["for", "if", "when"].iter().any(|word| self.is(at, word));
-        if !is_about || ![";", "-", "("].iter().any(|one| mark.is(one)) {
+        if !is_about || ![";", "-", "("].iter().any(|token| mark.is(token)) {
             return None;
         }
         let stop = self.clause_end(at, at + 1);
@@ -296,10 +296,10 @@ impl<'a> Sentence<'a> {
 
     /// The form of a clause that begins here, and where it ends.
     fn clause_at(&self, at: usize) -> Option<(&'static Form, usize)> {
-        let mark = self.tokens.get(at.checked_sub(1)?).map_or("", |one| &*one.text);
+        let mark = self.tokens.get(at.checked_sub(1)?).map_or("", |token| &*token.text);
         let free = self.is_free(at);
         let opens_with =
-            |words: &[&str]| self.tokens.first().is_some_and(|one| words.contains(&&*one.text));
+            |words: &[&str]| self.tokens.first().is_some_and(|token| words.contains(&&*token.text));
         let is_condition = opens_with(CONDITIONS);
         // "Use for tables, not charts": in other sentences, such as "computed, not guessed", what
         // follows is only a contrast.
@@ -328,8 +328,9 @@ impl<'a> Sentence<'a> {
 
     /// Whether no condition or relative clause begins before this place.
     fn is_free(&self, at: usize) -> bool {
-        let links =
-            |one: &Token<'_>| one.text.split('\'').next().is_some_and(|word| LINKS.contains(&word));
+        let links = |token: &Token<'_>| {
+            token.text.split('\'').next().is_some_and(|word| LINKS.contains(&word))
+        };
         !self.tokens.iter().take(at).any(links)
     }
 
@@ -354,7 +355,7 @@ impl<'a> Sentence<'a> {
     /// Where a sentence that excludes something comes back to what the document is for, in bytes.
     fn returns(&self, from: usize, to: usize) -> usize {
         let place = (from..to).find(|place| self.comes_back(*place));
-        place.and_then(|place| self.tokens.get(place)).map_or(self.end, |one| one.start)
+        place.and_then(|place| self.tokens.get(place)).map_or(self.end, |token| token.start)
     }
 
     /// Whether the purpose continues here, as in "; use it for letters".
@@ -379,12 +380,14 @@ impl<'a> Sentence<'a> {
     /// The bytes of a clause from what separates it to its end.
     fn cut(&self, at: usize, stop: usize) -> (usize, usize) {
         let before = at.checked_sub(1).and_then(|before| self.tokens.get(before));
-        let mark = before.filter(|one| !one.is_word() && !one.is(")") && !one.is("]"));
-        let first = mark.or(self.tokens.get(at)).map_or(self.end, |one| one.start);
+        let mark = before.filter(|token| !token.is_word() && !token.is(")") && !token.is("]"));
+        let first = mark.or(self.tokens.get(at)).map_or(self.end, |token| token.start);
         let head = self.text.get(self.start..first).unwrap_or_default().trim_end().len();
-        let last = self.tokens.get(stop.saturating_sub(1)).map_or(self.end, |one| one.end);
+        let last = self.tokens.get(stop.saturating_sub(1)).map_or(self.end, |token| token.end);
         let last = match self.tokens.get(stop) {
-            Some(closing) if closing.is(")") && mark.is_some_and(|one| one.is("(")) => closing.end,
+            Some(closing) if closing.is(")") && mark.is_some_and(|token| token.is("(")) => {
+                closing.end
+            }
             _ => last,
         };
         (self.start + head, last.max(self.start + head))
@@ -398,7 +401,7 @@ impl<'a> Sentence<'a> {
         let mut open = 0_usize;
         let mut silent = Silent::No;
         for at in from..=to.min(self.tokens.len()) {
-            let token = self.tokens.get(at).filter(|_| at < to).map_or("", |one| &*one.text);
+            let token = self.tokens.get(at).filter(|_| at < to).map_or("", |token| &*token.text);
             let separates = open == 0
                 && (matches!(token, "" | "," | ";" | ":" | "-" | "→" | "|" | "." | "(" | "!")
                     || matches!(token, "or" | "nor" | "and" | "plus" | "unless" | "except"));
@@ -439,7 +442,7 @@ impl<'a> Sentence<'a> {
     /// One item of an enumeration without the words that lead to it.
     fn exclusion(&self, from: usize, to: usize) -> Option<String> {
         let is_any = |at: usize, words: &[&str]| {
-            self.tokens.get(at).is_some_and(|one| words.contains(&&*one.text))
+            self.tokens.get(at).is_some_and(|token| words.contains(&&*token.text))
         };
         let (mut first, mut last) = (from, to);
         if let Some(end) = self.denies(from, to) {
@@ -447,7 +450,7 @@ impl<'a> Sentence<'a> {
         }
         if is_any(last.wrapping_sub(1), &["instead"])
             || (forms::SENDS.end(&self.tokens, first).is_some_and(|name| {
-                name < to && self.tokens.get(name).is_some_and(|one| one.is_name)
+                name < to && self.tokens.get(name).is_some_and(|token| token.is_name)
             }))
         {
             return None;
@@ -455,8 +458,8 @@ impl<'a> Sentence<'a> {
         while first < last && is_any(first, LEADING) {
             first += 1;
         }
-        // "non-tabular files" leave the tabular ones.
-        if self.tokens.get(first..last)?.iter().any(|one| one.text.starts_with("non-")) {
+        // "non-tabular files" leave the tabular files.
+        if self.tokens.get(first..last)?.iter().any(|token| token.text.starts_with("non-")) {
             return None;
         }
         while first < last && is_any(last - 1, TRAILING) {
@@ -831,7 +834,7 @@ mod tests {
         ] {
             let text = format!("Drafts status reports for teams and their leads. {said}");
             let found = read(&text);
-            let first = found.exclusions.first().map(|one| one.to_lowercase());
+            let first = found.exclusions.first().map(|name| name.to_lowercase());
             assert_eq!(first.as_deref(), Some("board minutes"), "{said}");
             assert!(!found.purpose.to_lowercase().contains("board minutes"), "{said}");
             assert!(found.purpose.contains("status reports"), "{said}");
@@ -877,7 +880,7 @@ mod tests {
                 prop_assert!(kept.len() <= text.len());
                 prop_assert_eq!(announced(text), kept);
                 let found = read(text).exclusions;
-                prop_assert!(found.iter().all(|one| !one.trim().is_empty()), "{:?}", found);
+                prop_assert!(found.iter().all(|name| !name.trim().is_empty()), "{:?}", found);
             }
         }
     }

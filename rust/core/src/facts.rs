@@ -42,7 +42,7 @@ impl Facts {
         facts
     }
 
-    /// The normal forms of the dates, with the parts of full ones.
+    /// The normal forms of the dates, with the parts of full dates.
     pub fn date_forms(&self) -> BTreeSet<String> {
         self.dates.iter().flatten().cloned().flat_map(with_parts).collect()
     }
@@ -51,7 +51,7 @@ impl Facts {
 /// Length of `2024-03-12`.
 const FULL: usize = 10;
 
-/// A date in normal form, followed by its parts `2024-03` and `03-12` if it is a full one.
+/// A date in normal form, followed by its parts `2024-03` and `03-12` if the date is full.
 pub(crate) fn with_parts(date: String) -> Vec<String> {
     let is_full = date.len() == FULL;
     let parts = [date.get(..7), date.get(5..)].into_iter().flatten().filter(|_| is_full);

@@ -79,7 +79,7 @@ struct Row {
 }
 
 impl Index {
-    /// Writes the index to a file, which is replaced only after the new one is complete on disk.
+    /// Writes the index to a file, which is replaced only after the new file is complete on disk.
     ///
     /// Fails with `index_unwritable` if the folder is missing, read-only or full; an existing file
     /// is then unchanged.

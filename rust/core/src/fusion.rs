@@ -94,8 +94,9 @@ impl Normalisation {
 /// Reciprocal rank fusion: the sum of weight / (k + rank) over the lists, ranks from 1, best first.
 ///
 /// If an id is in a list twice, both ranks count. The terms of a sum are sorted first, so that the
-/// result is equal to the bit for any order of the lists. Ties go to the smaller id. Cormack, Clarke and Büttcher, "Reciprocal Rank Fusion
-/// Outperforms Condorcet and Individual Rank Learning Methods" (2009).
+/// result is equal to the bit for any order of the lists. Ties go to the smaller id. Cormack, Clarke
+/// and Büttcher, "Reciprocal Rank Fusion Outperforms Condorcet and Individual Rank Learning Methods"
+/// (2009).
 ///
 /// Fails with `out_of_range` if `k` is negative or not finite, or if there is not one weight per
 /// list, from 0 to 1e100, with at least one above 0.

@@ -73,8 +73,8 @@ value! {
         pub needs_document: Option<f64>,
         /// The least confidence of an answer, in [0, 1], in addition to the profile's threshold.
         pub min_confidence: Option<f64>,
-        /// Probability, in (0, 1), with which the shortlist is to contain a fitting candidate if there
-        /// is one; absent: that of the profile.
+        /// Probability, in (0, 1), with which the shortlist is to contain a fitting candidate if
+        /// there is one; absent: that of the profile.
         pub coverage: Option<f64>,
         /// The most candidates on the shortlist, at least 1; absent: that of the profile.
         pub max_shortlist: Option<usize>,
@@ -273,8 +273,8 @@ fn decide(
     }
 }
 
-/// The candidates without those that have evidence against them, behind the first. Their scores say
-/// nothing about the first, which was preferred to them for that evidence.
+/// The candidates without those that have evidence against them, behind the first. The first
+/// was preferred to them for that evidence, so its margin over them means nothing.
 fn without_refusals<'a>(candidates: &[(usize, &'a Scored)]) -> Vec<&'a Scored> {
     let candidates = candidates.iter().map(|(_, candidate)| *candidate);
     let kept = candidates.enumerate().filter(|(place, of)| *place == 0 || !is_refused(of));
@@ -317,7 +317,7 @@ pub fn lexical_winner(signals: &Signals, lexical: &Lexical) -> bool {
 }
 
 /// The candidates that margins and shares are computed over, with their positions: all of them, also
-/// those below the floor, as in the fit. Only if the first one is below the floor, the rest.
+/// those below the floor, as in the fit. Only if the first candidate is below the floor, the rest.
 pub(crate) fn considered(scored: &[Scored], floor: Option<f64>) -> Vec<(usize, &Scored)> {
     let all = scored.first().is_some_and(|first| clears(first, floor));
     scored.iter().enumerate().filter(|(_, candidate)| all || clears(candidate, floor)).collect()
@@ -332,7 +332,7 @@ fn is_first_by_bm25(candidates: &[&Scored]) -> bool {
     })
 }
 
-/// Whether a candidate clears the floor; one without a cosine does.
+/// Whether a candidate clears the floor; a candidate without a cosine does.
 pub(crate) fn clears(candidate: &Scored, floor: Option<f64>) -> bool {
     floor.zip(candidate.cosine).is_none_or(|(floor, cosine)| cosine >= floor)
 }

@@ -15,8 +15,8 @@ use crate::text::Analyzer;
 /// Longer triggers, in terms, are not indexed: a query hardly repeats them.
 const LONGEST_TRIGGER: usize = 8;
 
-/// A trigger of one term has this share of the worth of a longer one, because single words occur in
-/// prompts about other things.
+/// A trigger of one term has this share of the worth of a longer trigger, because single words occur
+/// in prompts about other things.
 const ONE_TERM: f64 = 0.5;
 
 /// Differences of the cosine with an exclusion and the cosine with the document at which the
@@ -131,7 +131,7 @@ fn distinct(terms: &[String]) -> Vec<String> {
     terms.iter().filter(|term| seen.insert(term.as_str())).cloned().collect()
 }
 
-/// A list of prompts, and the entries that a query is compared with, one for each.
+/// A list of prompts, and the entries that a query is compared with, an entry for each prompt.
 pub(crate) struct Prompts<'a> {
     pub(crate) texts: &'a mut Vec<String>,
     pub(crate) entries: &'a mut Vec<Entry>,
@@ -347,7 +347,7 @@ pub(crate) struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// The documents that are candidates because of their hints, the best ones of each kind.
+    /// The documents that are candidates because of their hints, the best documents of each kind.
     pub(crate) fn recalled(&self, most: usize) -> BTreeSet<u32> {
         let best = |found: &BTreeMap<u32, f64>| {
             let mut found: Vec<(u32, f64)> = found
@@ -461,7 +461,7 @@ fn excluded(
     let nearest = entries
         .iter()
         .filter_map(|entry| entry.cosine(query))
-        .fold(None, |best, one| Some(best.map_or(one, |best: f64| best.max(one))));
+        .fold(None, |best, cosine| Some(best.map_or(cosine, |best: f64| best.max(cosine))));
     let by_meaning = nearest
         .zip(cosine)
         .map_or(0.0, |(nearest, cosine)| ramp(nearest - cosine, CLOSER) * ramp(nearest, NEAR));

@@ -1,7 +1,7 @@
 //! The conversation: how much a prompt leans on earlier requests, and what each of them counts.
 //!
-//! "Do the same for the other file" means what the request before it meant, while a prompt that
-//! stands alone must not change with what was asked before.
+//! "Do the same for the other file" means what the request before it meant, while earlier
+//! requests must not change the decision about a self-contained prompt.
 
 use std::sync::LazyLock;
 
@@ -18,7 +18,7 @@ pub const MOST_REQUESTS: usize = 4;
 /// Weight of the request before a prompt that leans on it entirely; that of the prompt is 1.
 const WEIGHT: f64 = 2.0;
 
-/// The weight of each request is this share of that of the next one.
+/// The weight of each request is this share of that of the next request.
 const DECAY: f64 = 0.7;
 
 /// Number of features of [`features`].
@@ -84,21 +84,21 @@ const COMPARING: &[&str] = &[
     "too",
 ];
 
-/// Words that refer to something as a pronoun, and to nothing in front of a noun: "fix this", and
-/// "merge these files".
+/// Words that refer to something as a pronoun, unless a noun follows: "fix this", but not "merge
+/// these files".
 const POINTING: &[&str] = &["this", "these", "those", "both", "either"];
 
 /// Words that refer to something said before, unless the prompt itself names it.
 const PRONOUNS: &[&str] = &["it", "its", "them", "they", "their", "ones"];
 
-/// Words that hardly ever stand in a prompt that stands alone.
+/// Words that hardly ever occur in a self-contained prompt.
 const STRONGLY: &[&str] =
     &["same", "other", "others", "another", "again", "previous", "above", "earlier", "ones"];
 
-/// Numbers of places: "the third" is the third of something that was said.
+/// Ordinals: "the third" refers to a list that was mentioned.
 const ORDINALS: &[&str] = &["first", "second", "third", "fourth", "fifth", "sixth", "last", "next"];
 
-/// Words that begin no noun phrase. What stands in front of one of them stands for a noun itself.
+/// Words that begin no noun phrase. A word before one of them takes the place of a noun.
 const FUNCTION_WORDS: &[&str] = &[
     "about",
     "above",
@@ -511,10 +511,10 @@ pub fn leans(prompt: &str) -> f64 {
 /// The features of a prompt for [`leans`].
 ///
 /// They are: whether it goes on with something, whether it begins with a comparison, how many of its
-/// words refer to something and how many do so strongly (at most 2 each), ln(1 + its terms), whether it
-/// has at most two terms, ln(1 + its words), how many of its words are persons (at most 2), whether it
-/// begins with a preposition or with a verb that changes something, also after a word such as "now",
-/// and whether it has the word "the".
+/// words refer to something and how many do so strongly (at most 2 each), ln(1 + its terms), whether
+/// it has at most two terms, ln(1 + its words), how many of its words are persons (at most 2),
+/// whether it begins with a preposition or with a verb that changes something, also after a word such
+/// as "now", and whether it has the word "the".
 pub fn features(prompt: &str) -> [f64; FEATURES] {
     let tokens = tokens(prompt);
     let words = Words(&tokens);
@@ -597,13 +597,13 @@ impl Words<'_> {
         self.text(at + 1).is_some_and(|word| list.contains(&word))
     }
 
-    /// Whether few words of the prompt stand before this one, so that it refers to none of them.
+    /// Whether few words of the prompt precede this word, so that it refers to none of them.
     fn is_early(&self, at: usize) -> bool {
         let own = self.0.iter().take(at).filter(|token| token.is_word());
         own.filter(|token| !FUNCTION_WORDS.contains(&&*token.text)).count() <= OWN_TERMS
     }
 
-    /// Whether a word stands for something that the prompt does not name.
+    /// Whether a word refers to something that the prompt does not name.
     fn refers(&self, at: usize) -> bool {
         let Some(word) = self.text(at) else { return false };
         match word {
@@ -642,14 +642,14 @@ impl Words<'_> {
         }
     }
 
-    /// Whether a word is a person that the prompt speaks about, and not one that it asks.
+    /// Whether a word is a person that the prompt speaks about, and not a person that it asks.
     fn is_person(&self, at: usize) -> bool {
         self.text(at).is_some_and(|word| PERSONS.contains(&word))
             && self.before(at).is_none_or(|before| !ASKING.contains(&before))
             && !self.follows(at, WISHING)
     }
 
-    /// Whether a word hardly ever stands in a prompt that stands alone.
+    /// Whether a word hardly ever occurs in a self-contained prompt.
     fn refers_strongly(&self, at: usize) -> bool {
         let Some(word) = self.text(at) else { return false };
         match word {
@@ -695,8 +695,8 @@ pub fn is_courtesy(prompt: &str) -> bool {
 /// The weights of `count` earlier requests, oldest first, if that of the prompt is 1.
 ///
 /// `standing` is the probability that the best document for the prompt alone fits it. The weight of
-/// the newest request is 2 `leans` (1 - `standing`^2), and each one before it has 0.7 times the weight
-/// of the next. A courtesy does not lean on the conversation.
+/// the newest request is 2 `leans` (1 - `standing`^2), and each earlier request has 0.7 times the
+/// weight of the next. A courtesy does not lean on the conversation.
 pub fn weights(prompt: &str, count: usize, standing: f64) -> Vec<f64> {
     let leans = if is_courtesy(prompt) { 0.0 } else { leans(prompt) };
     let newest = WEIGHT * leans * (1.0 - standing.clamp(0.0, 1.0).powi(2));

@@ -136,7 +136,7 @@ pub(crate) struct Slot {
 #[derive(Clone, Debug)]
 enum Stored {
     InMemory(Arc<Record>),
-    /// The records of a block, and the position of this one.
+    /// The records of a block, and the position of this record.
     InFile(Arc<FileRecords>, usize),
 }
 
@@ -424,7 +424,7 @@ impl Index {
     }
 
     /// Drops empty slots and terms without documents once they are more than half of all, so that
-    /// memory and search time depend on the current documents and not on removed ones.
+    /// memory and search time depend on the current documents and not on removed documents.
     fn compact_if_sparse(&mut self) -> Result<()> {
         let sparse = |dead: usize, all: usize| dead > self.spare && dead > all / 2;
         let (dead, terms) = self.bm25.dead_terms();
@@ -473,9 +473,9 @@ impl Index {
         &self.nothing
     }
 
-    /// Adds a prompt that should select a document, or should not select it; or without an id, one
-    /// that no document fits. It replaces what contradicts it: earlier prompts with the same terms.
-    /// Returns whether that changed the index.
+    /// Adds a prompt that should select a document, or should not select it; or without an id,
+    /// a prompt that no document fits. It replaces what contradicts it: earlier prompts with the same
+    /// terms. Returns whether that changed the index.
     ///
     /// Fails with `wrong_dimension`, `not_finite` or `zero_vector` for a vector without a direction.
     pub fn teach(
@@ -512,7 +512,7 @@ impl Index {
     }
 
     /// Changes the examples of a document, or its counterexamples; returns what the change returns:
-    /// whether there was one.
+    /// whether there was a change.
     fn change_prompts(
         &mut self,
         slot: u32,
@@ -799,8 +799,8 @@ struct Best<'a> {
     /// Unsorted while there are fewer than the limit, then best first: if all offered candidates
     /// are kept, they are sorted only once.
     candidates: Vec<(f64, Candidate<'a>)>,
-    /// A candidate with a lower score is not kept; one with this score is kept if its id is smaller
-    /// than that of the last.
+    /// A candidate with a lower score is not kept; a candidate with this score is kept if its id is
+    /// smaller than that of the last.
     least: f64,
 }
 
@@ -940,7 +940,9 @@ pub(crate) mod tests {
         for vector in [None, Some(&[1.0, 0.0][..])] {
             let overlaps = |options: &SearchOptions<'_>| {
                 let found = scored(&animals(), "a red fox in the sea", vector, options);
-                let overlaps = found.into_iter().map(|one| (one.id, (one.overlap, one.bm25)));
+                let overlaps = found
+                    .into_iter()
+                    .map(|candidate| (candidate.id, (candidate.overlap, candidate.bm25)));
                 overlaps.collect::<std::collections::BTreeMap<_, _>>()
             };
             let (alone, after) = (overlaps(&options), overlaps(&after));

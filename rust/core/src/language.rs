@@ -35,10 +35,11 @@ impl Language {
 /// Detects the language of a text.
 ///
 /// The result is [`Language::Other`] only on clear evidence: most words are in another script, or
-/// there are at least two function words of another language and at most half as many English ones,
-/// or there is one and no common English word. Verbs of requests, "schreibe" and "traduce", count as
-/// function words; one as the first of several words is enough, unless an English function word
-/// follows. Quoted text, code and names in capitals do not count.
+/// there are at least two function words of another language and at most half as many English
+/// function words, or there is a single such word and no common English word. Verbs of requests,
+/// "schreibe" and "traduce", count as function words; such a verb as the first of several words is
+/// enough, unless an English function word follows. Quoted text, code and names in capitals do not
+/// count.
 pub fn language(text: &str) -> Language {
     let unquoted = without_quotations(text);
     let found = language_of(&unquoted);
@@ -54,10 +55,9 @@ fn language_of(text: &str) -> Language {
     let mut scripts = Scripts::default();
     let mut words = Vec::new();
     for token in text.split_whitespace() {
-        let inner = token.trim_matches(|one: char| !one.is_alphabetic());
+        let inner = token.trim_matches(|c: char| !c.is_alphabetic());
         scripts.add(inner);
-        let is_word =
-            inner.chars().all(|one| one.is_alphabetic() || matches!(one, '\'' | '’' | '-'));
+        let is_word = inner.chars().all(|c| c.is_alphabetic() || matches!(c, '\'' | '’' | '-'));
         // "-la" is an option of a command.
         let is_option = token.starts_with('-') && token.len() > 1;
         // An acronym is written alike in all languages.
@@ -92,12 +92,12 @@ impl Scripts {
         self.of.iter().find(|(known, _)| *known == name).map_or(0, |(_, count)| *count)
     }
 
-    /// The script with the most characters, if it has more words than the Latin one.
+    /// The script with the most characters, if it has more words than the Latin script.
     fn most(&self, latin_words: usize) -> Option<&'static str> {
         let (name, _) = *self.of.iter().max_by_key(|(_, count)| *count)?;
         let all: usize = self.of.iter().map(|(_, count)| count).sum();
         let unspaced = matches!(name, CHINESE | JAPANESE);
-        // About two characters make a word of Chinese, and four one of other languages.
+        // About two characters make a word of Chinese, and four a word of other languages.
         let words = if unspaced { all.div_ceil(2) } else { all / 4 };
         if words <= latin_words || all < LEAST_CHARACTERS {
             return None;
@@ -131,7 +131,7 @@ fn script(letter: char) -> Option<&'static str> {
 }
 
 fn is_latin(word: &str) -> bool {
-    word.chars().all(|one| script(one).is_none())
+    word.chars().all(|c| script(c).is_none())
 }
 
 fn by_function_words(words: &[&str]) -> Language {
@@ -203,7 +203,7 @@ fn is_request(language: &str, word: &str) -> bool {
 const ENGLISH_TOO: [&str; 13] =
     ["con", "dem", "den", "des", "die", "lag", "mi", "par", "per", "sin", "till", "tu", "van"];
 
-/// Whether a word is a common English one.
+/// Whether a word is a common English word.
 fn is_common(word: &str) -> bool {
     ENGLISH.terms(word).iter().any(|term| information(term) < 1.0)
 }

@@ -1,7 +1,7 @@
-//! Probabilities: whether any candidate fits, and how probable it is that each one does.
+//! Probabilities: whether any candidate fits, and how probably each of them fits.
 //!
-//! A softmax over the candidates' log-weights gives each its share, the probability that it is the
-//! one that fits, given that one does. A logistic model gives the probability that any fits, from
+//! A softmax over the candidates' log-weights gives each its share, the probability that it fits,
+//! given that any candidate does. A logistic model gives the probability that any fits, from
 //! the mean weight of all documents, so that it is comparable between libraries of any size. Their
 //! product is the relevance of a candidate. Where several candidates of a query can fit, as passages
 //! do, a profile has an intercept instead, and each candidate a relevance of its own.
@@ -37,8 +37,8 @@ pub fn log_mean(
     shares.map(|shares| (shares.log_mean(documents.max(scored.len())), shares.evidence))
 }
 
-/// The smallest number of documents that the mean is taken over. In smaller libraries, most prompts of
-/// a conversation need no document, which the fitted sets do not show.
+/// The smallest number of documents that the mean is taken over. In smaller libraries, most prompts
+/// of a conversation need no document, which the fitted sets do not show.
 const LEAST_DOCUMENTS: usize = 32;
 
 /// The probability after stage 1 that the candidate with the best blend fits a query that needs a
@@ -57,7 +57,7 @@ pub fn standing(scored: &[Scored], documents: usize, profile: &Profile) -> Resul
     Ok(best.and_then(|(position, _)| known.relevance(position)))
 }
 
-/// Below these odds of a need, 3 to 1, a query counts as one that possibly needs no document.
+/// Below these odds of a need, 3 to 1, a query counts as a query that possibly needs no document.
 ///
 /// Among requests a lower need is more probable for a match than for none, so higher odds say
 /// nothing.
@@ -137,7 +137,7 @@ impl Probabilities {
         }
     }
 
-    /// Probability that the candidate at a position is the one that fits, given that one does.
+    /// Probability that the candidate at a position fits, given that any does.
     pub(crate) fn share(&self, position: usize) -> Option<f64> {
         self.shares.get(&position).copied()
     }
@@ -161,7 +161,7 @@ fn at_positions(
 struct Shares {
     /// Logarithm of the weight of each candidate.
     log_weights: Vec<f64>,
-    /// Probability that each candidate is the one that fits, given that one does; they sum to 1.
+    /// Probability that each candidate fits, given that any does; they sum to 1.
     probabilities: Vec<Option<f64>>,
     /// Logarithm of the sum of the candidates' weights without evidence.
     log_sum: f64,
@@ -185,7 +185,7 @@ impl Shares {
 
     /// Logarithm of the mean weight of the documents without evidence.
     ///
-    /// If each document is as likely to be the one that fits, the odds that any fits are in proportion
+    /// If each document is equally likely to fit, the odds that any fits are in proportion
     /// to the mean of their likelihood ratios; the weights approximate these ratios.
     fn log_mean(&self, documents: usize) -> f64 {
         self.log_sum - (documents.max(LEAST_DOCUMENTS) as f64).ln()
@@ -203,7 +203,7 @@ impl Shares {
     }
 }
 
-/// Logarithm of the sum of the exponentials; none without a value or if one is not finite.
+/// Logarithm of the sum of the exponentials; none without a value or if any value is not finite.
 fn log_sum_exp(values: &[f64]) -> Option<f64> {
     let largest = values.iter().copied().reduce(f64::max)?;
     if !values.iter().all(|value| value.is_finite()) {
@@ -279,7 +279,7 @@ impl AnyFits {
 }
 
 impl Stage2AnyFits {
-    /// The probability that any candidate fits, given the rerank score of the first one.
+    /// The probability that any candidate fits, given the rerank score of the first candidate.
     ///
     /// What evidence adds counts in full: its weights are log-odds that a candidate fits, while the
     /// weight of `log_mean` says how much scores of text tell about whether anything fits.
@@ -398,15 +398,15 @@ mod tests {
     #[test]
     fn shares_are_unknown_without_a_model_or_a_value_that_it_weighs() {
         let (known, unknown) = (scored("a", Some(0.5), 8.0), scored("b", None, 1.0));
-        let (one, two) = ([(0, &known)], [(0, &known), (1, &unknown)]);
+        let (alone, two) = ([(0, &known)], [(0, &known), (1, &unknown)]);
         let scores = HashMap::from([("a", f64::INFINITY)]);
         let profile = models();
         let fitted = &profile.relevance;
-        assert_eq!(Relevance::default().after_stage1(&one, &profile), None);
-        assert_eq!(Relevance::default().after_stage2(&one, &scores, &profile), None);
+        assert_eq!(Relevance::default().after_stage1(&alone, &profile), None);
+        assert_eq!(Relevance::default().after_stage2(&alone, &scores, &profile), None);
         assert_eq!(fitted.after_stage1(&two, &profile), None);
         assert_eq!(fitted.after_stage1(&[], &profile), None);
-        assert_eq!(fitted.after_stage2(&one, &scores, &profile), None);
+        assert_eq!(fitted.after_stage2(&alone, &scores, &profile), None);
         let words = Stage1Relevance { intercept: None, cosine: 0.0, bm25: 1.0 };
         let words = Relevance { stage1: Some(words), ..*fitted };
         assert!(words.after_stage1(&two, &profile).is_some());
@@ -426,8 +426,8 @@ mod tests {
         assert!(close(found.relevance(0).unwrap(), 0.5 * logistic(-3.0 + 3.5)));
         assert!(close(found.relevance(1).unwrap(), 0.5 * logistic(-3.0 + 1.5)));
 
-        let one = HashMap::from([("a", 2.0)]);
-        let found = Probabilities::after_stage2(&candidates, &one, 2.0, &seen, &profile);
+        let first_only = HashMap::from([("a", 2.0)]);
+        let found = Probabilities::after_stage2(&candidates, &first_only, 2.0, &seen, &profile);
         assert!(found.relevance(0).is_some());
         assert_eq!(found.relevance(1), None);
     }

@@ -224,7 +224,7 @@ value! {
 }
 
 value! {
-    /// The largest difference to the first candidate with which a further one is selected.
+    /// The largest difference to the first candidate with which a further candidate is selected.
     #[derive(Copy, Default, PartialEq)]
     #[serde(default, deny_unknown_fields)]
     pub struct RunnerUpRule {

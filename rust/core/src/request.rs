@@ -20,7 +20,7 @@ use inline::inline;
 use shape::Words;
 
 codes! {
-    /// What a piece of material is.
+    /// The kind of a piece of material.
     pub enum Kind {
         /// A program, or a part of one.
         Code = "code",
@@ -28,7 +28,7 @@ codes! {
         Log = "log",
         /// An exception with the calls that led to it.
         Traceback = "traceback",
-        /// A change of a file, or a conflict of two.
+        /// A diff, or a merge conflict.
         Diff = "diff",
         /// JSON.
         Json = "json",
@@ -46,7 +46,7 @@ codes! {
         Config = "config",
         /// A mail with its fields, greeting or closing.
         Mail = "mail",
-        /// A text by somebody else, marked as a quotation or of that length.
+        /// A text by another author: marked as a quotation, or as long as one.
         Quotation = "quotation",
         /// Commands at a prompt, with their output.
         Terminal = "terminal",
@@ -140,11 +140,12 @@ fn release(lines: &[Line<'_>], blocks: &mut Vec<Block>) {
     let ends = |(number, range): &(usize, Range<usize>)| {
         blocks.get(*number).is_some_and(|block| block.lines.end == range.end)
     };
-    let last =
-        |least: fn(Words) -> bool| all.iter().rev().find(|one| ends(one) && says(&one.1, least));
+    let last = |least: fn(Words) -> bool| {
+        all.iter().rev().find(|sentence| ends(sentence) && says(&sentence.1, least))
+    };
     let only = || {
-        all.first().filter(|one| {
-            all.len() == 1 && says(&one.1, |words| words.are_prose() && words.plain >= 3)
+        all.first().filter(|sentence| {
+            all.len() == 1 && says(&sentence.1, |words| words.are_prose() && words.plain >= 3)
         })
     };
     let found = last(Words::are_a_sentence)
@@ -158,7 +159,7 @@ fn release(lines: &[Line<'_>], blocks: &mut Vec<Block>) {
     }
 }
 
-/// The parts of a prompt, from its pasted places in their order, in bytes.
+/// The parts of a prompt, from the places of its material in their order, in bytes.
 fn assembled(prompt: &str, pasted: &[(Kind, Range<usize>)]) -> Split {
     let mut split = Split::default();
     let mut characters = Characters { prompt, byte: 0, count: 0 };
@@ -218,15 +219,15 @@ impl Characters<'_> {
 
 /// Whether a request contains a word that is neither a function word nor common to all requests.
 pub fn names_something(request: &str) -> bool {
-    let apostrophe = |one: char| matches!(one, '\'' | '’');
-    request.split(|one: char| !one.is_alphanumeric() && !apostrophe(one)).any(|word| {
+    let apostrophe = |c: char| matches!(c, '\'' | '’');
+    request.split(|c: char| !c.is_alphanumeric() && !apostrophe(c)).any(|word| {
         let word = word.trim_matches(apostrophe).to_lowercase().replace('’', "'");
         let letters = word.contains(char::is_alphabetic);
         letters && !is_stop_word(&word) && GENERAL.binary_search(&word.as_str()).is_err()
     })
 }
 
-/// Words of requests that fit anything, sorted.
+/// Words that occur in requests of any kind, sorted.
 const GENERAL: &[&str] = &[
     "above",
     "address",

@@ -1,4 +1,5 @@
-//! The shortlist: the fewest candidates that contain a fitting one with a promised probability.
+//! The shortlist: the fewest candidates among which a fitting candidate is with a promised
+//! probability.
 //!
 //! Split conformal prediction with the probability of the true class as the score: Sadinle, Lei and
 //! Wasserman, "Least Ambiguous Set-Valued Classifiers with Bounded Error Levels", Journal of the
@@ -16,7 +17,8 @@ fn percents() -> std::ops::RangeInclusive<u32> {
     50..=99
 }
 
-/// The lengths that a promise is stored for; a longer list keeps the promise of the next shorter one.
+/// The lengths that a promise is stored for; a longer list keeps the promise of the next
+/// shorter length.
 const LENGTHS: [usize; 8] = [1, 2, 3, 4, 5, 8, 12, 20];
 
 /// A candidate in the line for the shortlist.
@@ -24,7 +26,7 @@ const LENGTHS: [usize; 8] = [1, 2, 3, 4, 5, 8, 12, 20];
 pub struct InLine<'a> {
     /// Id of the candidate.
     pub id: &'a str,
-    /// Probability that it is the one that fits, given that one does.
+    /// Probability that this candidate fits, given that any does.
     pub share: f64,
 }
 
@@ -41,9 +43,9 @@ pub fn line_up(candidates: &mut [InLine<'_>], first: Option<&str>) {
 /// What a shortlist of limited length promises.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Kept {
-    /// The coverage, in (0, 1): the asked one, or the highest that the length allows.
+    /// The coverage, in (0, 1): the requested coverage, or the highest that the length allows.
     pub coverage: f64,
-    /// Whether it is at least the asked one.
+    /// Whether it is at least the requested coverage.
     pub is_enough: bool,
     /// The least share of a listed candidate behind the first.
     pub least_share: f64,
@@ -51,7 +53,7 @@ pub struct Kept {
 
 /// The promise of a shortlist of at most `most` candidates, or none if it was not fitted.
 ///
-/// A coverage between two fitted ones counts as the higher one.
+/// A coverage between two fitted coverages counts as the higher.
 pub fn promise(promises: &[Promise], coverage: f64, most: usize) -> Option<Kept> {
     let least_shares = &applicable(promises, most)?.least_shares;
     let fitted = percents().map(|percent| f64::from(percent) / 100.0).zip(least_shares);
@@ -67,7 +69,8 @@ fn applicable(promises: &[Promise], most: usize) -> Option<&Promise> {
     promises.iter().rev().find(|promise| promise.most <= most)
 }
 
-/// How many candidates of a line are listed: the first one, and each further one with enough share.
+/// How many candidates of a line are listed: the first, and each further candidate with enough
+/// share.
 pub fn length(line: &[InLine<'_>], kept: &Kept, most: usize) -> usize {
     let further =
         line.iter().skip(1).take_while(|candidate| candidate.share >= kept.least_share).count();
@@ -96,7 +99,7 @@ pub struct Found {
 /// ```
 /// use crossgate_core::shortlist::{Found, fit, promise};
 ///
-/// // For nine queries of ten the first candidate fits; the tenth has the fitting one at rank 3.
+/// // For nine queries of ten the first candidate fits; the tenth has it at rank 3.
 /// let mut found = vec![Some(Found { rank: 1, share: 0.9 }); 9];
 /// found.push(Some(Found { rank: 3, share: 0.05 }));
 /// let promises = fit(&found);

@@ -16,7 +16,7 @@ value! {
     pub struct Span {
         /// Its first character, from 0.
         pub start: u32,
-        /// The character after its last one.
+        /// The character after its last character.
         pub end: u32,
     }
 }
@@ -146,7 +146,7 @@ pub(crate) fn best_first(left: (f64, &str), right: (f64, &str)) -> Ordering {
 
 /// Uses scores of another retriever in stage 1; returns the candidates best blend first.
 ///
-/// With `keep`, the scores become the blends, and cosines are added to candidates without one.
+/// With `keep`, the scores become the blends, and cosines are added to candidates without a cosine.
 /// Otherwise, if every candidate has a cosine, it is blended with BM25. Otherwise, if every candidate
 /// has a score, the blend is its rank on a linear scale: 1 for the best, down to 1 / n for the last,
 /// because the scale of the scores is unknown.

@@ -1,4 +1,4 @@
-//! Technologies: which ones a head names, and whether they are those of a project.
+//! Technologies: which of them a head names, and whether they are those of a project.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::LazyLock;
@@ -8,7 +8,7 @@ use crate::words::tokens;
 /// A technology with the words that heads use for it.
 struct Technology {
     name: &'static str,
-    /// Technologies that every project of this one has as well.
+    /// Technologies that every project with this technology has as well.
     implies: &'static [&'static str],
     /// Words in lower case, found in any case; a word with a capital letter is found only so,
     /// because in lower case it means something else, too. A blank separates two words.
@@ -122,7 +122,7 @@ const TECHNOLOGIES: &[Technology] = technologies! {
 
 /// The technologies, by name.
 static BY_NAME: LazyLock<HashMap<&str, &Technology>> =
-    LazyLock::new(|| TECHNOLOGIES.iter().map(|one| (one.name, one)).collect());
+    LazyLock::new(|| TECHNOLOGIES.iter().map(|technology| (technology.name, technology)).collect());
 
 /// The technologies that a word names, by the word in lower case; with each the word itself.
 static BY_WORD: LazyLock<HashMap<String, Vec<(&str, &Technology)>>> = LazyLock::new(|| {

@@ -93,7 +93,7 @@ impl Vocabulary {
         self.postings.get(*number as usize).map(|list| &**list).filter(|list| list.documents > 0)
     }
 
-    /// The postings of a term; a new one counts as dead until it has a document.
+    /// The postings of a term; a new term counts as dead until it has a document.
     pub(crate) fn postings_of(&mut self, term: &str) -> &mut Postings {
         let next = number_of(self.postings.len());
         let number = self.numbers.get(term).copied().unwrap_or(next);
@@ -237,7 +237,7 @@ fn corrupt() -> Error {
     Error::corrupt(Damage::Postings)
 }
 
-/// Decodes a block of terms whose first one is `first` and whose last one comes before `end`.
+/// Decodes a block of terms of which the first is `first` and the last comes before `end`.
 fn decoded(
     bytes: &[u8],
     first: &str,

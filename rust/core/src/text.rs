@@ -16,8 +16,9 @@ const LONGEST_STEMMED: usize = 100;
 ///
 /// Steps: NFKC normalisation, division into words by Unicode Standard Annex 29, division of
 /// `snake_case` and `camelCase` into their parts (Annex 29 divides kebab-case), lower case, division
-/// of names and versions, as in `java17` and `py3.12`, and with a language its Snowball stems; for English, stop words are removed. Scripts without spaces (Han,
-/// Kana, Hangul) become overlapping bigrams, and a single character becomes one term.
+/// of names and versions, as in `java17` and `py3.12`, and with a language its Snowball stems; for
+/// English, stop words are removed. Scripts without spaces (Han, Kana, Hangul) become overlapping
+/// bigrams, and a single character becomes one term.
 ///
 /// # Examples
 ///
@@ -65,7 +66,7 @@ impl Analyzer {
             &normalised
         };
         let mut terms = Terms { stemmer: self.language.map(Stemmer::new), collected: Vec::new() };
-        // Word segmentation returns single ideographs; `run` collects consecutive ones.
+        // Word segmentation returns single ideographs; `run` collects consecutive ideographs.
         let mut run: Vec<char> = Vec::new();
         let mut run_end = 0;
         for (start, word) in text.unicode_word_indices() {
@@ -230,7 +231,7 @@ fn around_numbers(word: &str) -> Vec<&str> {
     if parts.iter().all(is_long) { parts } else { vec![word] }
 }
 
-/// The ASCII apostrophe and the typographic one, which can be part of a word in Unicode.
+/// The ASCII and the typographic apostrophe, which can be part of a word in Unicode.
 fn is_apostrophe(letter: char) -> bool {
     matches!(letter, '\'' | '\u{2019}')
 }

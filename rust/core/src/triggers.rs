@@ -204,14 +204,15 @@ static LISTS: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
 });
 
 fn patterns(written: &[&'static str]) -> Vec<Pattern> {
-    written.iter().map(|one| Pattern::new(one, CLASSES)).collect()
+    written.iter().map(|form| Pattern::new(form, CLASSES)).collect()
 }
 
 /// Closes a list after its items: "whenever decks or slides are mentioned".
 static MENTIONED: LazyLock<Pattern> =
     LazyLock::new(|| Pattern::new("is|are|were|gets|get|being mentioned|named|requested", CLASSES));
 
-/// The triggers of a document, in the order of the text and without repetitions; its title is one.
+/// The triggers of a document, in the order of the text and without repetitions; its title is a
+/// trigger.
 ///
 /// `purpose` is the text without its exclusions: "not when the user says ..." names no trigger.
 pub fn read(title: &str, purpose: &str) -> Vec<String> {
@@ -224,7 +225,7 @@ pub fn read(title: &str, purpose: &str) -> Vec<String> {
         found.extend(of_sentence(text));
     }
     let mut seen = std::collections::HashSet::new();
-    found.retain(|one| seen.insert(one.to_lowercase()));
+    found.retain(|trigger| seen.insert(trigger.to_lowercase()));
     found.truncate(MOST_TRIGGERS);
     found
 }
@@ -263,28 +264,33 @@ fn of_sentence(text: &str) -> Vec<String> {
         }
     }
     let is_condition = |at: &usize| {
-        tokens.get(*at).is_some_and(|one| one.is("when") || one.is("whenever") || one.is("if"))
+        tokens
+            .get(*at)
+            .is_some_and(|token| token.is("when") || token.is("whenever") || token.is("if"))
     };
     let opens = (0..tokens.len()).filter(plain).find(is_condition);
     let closes = (0..tokens.len()).filter(plain).find(|at| MENTIONED.end(&tokens, *at).is_some());
     if let (Some(opens), Some(closes)) = (opens, closes) {
         found.extend(items(text, &tokens, opens + 1, closes));
     }
-    found.retain(|one| one.chars().filter(|letter| letter.is_alphanumeric()).count() >= 2);
+    found.retain(|trigger| trigger.chars().filter(|letter| letter.is_alphanumeric()).count() >= 2);
     found
 }
 
 /// The items of an enumeration without quotation marks, as far as they are short.
 fn items(text: &str, tokens: &[Token<'_>], from: usize, to: usize) -> Vec<String> {
     let mut found = Vec::new();
-    // "Triggers: deck; slides" is a list to its end; in a sentence, a semicolon begins another clause.
-    let is_list =
-        from.checked_sub(1).and_then(|before| tokens.get(before)).is_some_and(|one| one.is(":"));
+    // "Triggers: deck; slides" is a list to its end; in a sentence, a semicolon begins another
+    // clause.
+    let is_list = from
+        .checked_sub(1)
+        .and_then(|before| tokens.get(before))
+        .is_some_and(|token| token.is(":"));
     let mut first = from;
     let mut open = 0_usize;
     for at in from..=to {
         let token = tokens.get(at).filter(|_| at < to);
-        let word = token.map_or("", |one| &*one.text);
+        let word = token.map_or("", |token| &*token.text);
         let separates =
             matches!(word, "" | "," | ";" | ":" | "|" | "or" | "-" | "." | "!" | "?" | "(" | ")");
         if separates {
@@ -307,14 +313,14 @@ fn items(text: &str, tokens: &[Token<'_>], from: usize, to: usize) -> Vec<String
 }
 
 fn item(text: &str, tokens: &[Token<'_>], mut first: usize, last: usize) -> Option<String> {
-    while first < last && tokens.get(first).is_some_and(|one| LEADING.contains(&&*one.text)) {
+    while first < last && tokens.get(first).is_some_and(|token| LEADING.contains(&&*token.text)) {
         first += 1;
     }
     let inside = tokens.get(first..last)?;
     let is_short = (1..=LONGEST_ITEM).contains(&inside.len());
     // Quotations are triggers by themselves, and a verb begins a clause of its own.
-    let is_plain = inside.iter().all(|one| !one.is_quoted && one.is_word());
-    let is_clause = inside.first().is_some_and(|one| CLAUSES.contains(&&*one.text));
+    let is_plain = inside.iter().all(|token| !token.is_quoted && token.is_word());
+    let is_clause = inside.first().is_some_and(|token| CLAUSES.contains(&&*token.text));
     if !is_short || !is_plain || is_clause {
         return None;
     }

@@ -100,9 +100,10 @@ impl Versions {
 
 /// Whether one of some versions is not among others.
 fn lacks(versions: &BTreeSet<Version>, others: &BTreeSet<Version>) -> bool {
-    let same =
-        |one: &Version, other: &Version| one.iter().zip(other).all(|(one, other)| one == other);
-    versions.iter().any(|one| !others.iter().any(|other| same(one, other)))
+    let same = |version: &Version, other: &Version| {
+        version.iter().zip(other).all(|(part, other)| part == other)
+    };
+    versions.iter().any(|version| !others.iter().any(|other| same(version, other)))
 }
 
 /// The name that the next number belongs to.
@@ -173,7 +174,7 @@ fn canonical(name: &str) -> String {
 /// Words between two versions of the same thing.
 const BETWEEN: [&str; 9] = ["to", "and", "or", "through", "until", "into", "version", "from", "vs"];
 
-/// Words that extend a version before them to all later ones.
+/// Words that extend a version before them to all later versions.
 const LATER: [&str; 6] = ["later", "newer", "higher", "above", "up", "onwards"];
 
 /// Words in front of a number that is not a version.

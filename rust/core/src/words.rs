@@ -10,7 +10,7 @@ pub(crate) struct Token<'a> {
     pub(crate) text: Cow<'a, str>,
     /// Its first byte in the text.
     pub(crate) start: usize,
-    /// The byte after its last one.
+    /// The byte after its last byte.
     pub(crate) end: usize,
     /// Whether it is written like the name of a skill: in backticks, or with a hyphen or underscore.
     pub(crate) is_name: bool,
@@ -93,7 +93,7 @@ pub(crate) fn tokens(text: &str) -> Vec<Token<'_>> {
 /// Most bytes between the marks of a quotation.
 const LONGEST_QUOTE: usize = 200;
 
-/// The quotations in their order; a quotation within another one is a part of it.
+/// The quotations in their order; a quotation within another quotation is a part of it.
 pub(crate) fn quoted(text: &str) -> Vec<Range<usize>> {
     let mut found: Vec<Range<usize>> = Vec::new();
     let mut before = ' ';
@@ -114,11 +114,11 @@ pub(crate) fn quoted(text: &str) -> Vec<Range<usize>> {
         };
         let inside = text.get(start..).unwrap_or_default();
         let length =
-            inside.char_indices().take_while(|(at, _)| *at <= LONGEST_QUOTE).find(|(at, one)| {
+            inside.char_indices().take_while(|(at, _)| *at <= LONGEST_QUOTE).find(|(at, c)| {
                 // Not the apostrophe of "don't".
-                let after = inside.get(end_of(*at, *one)..).and_then(|rest| rest.chars().next());
+                let after = inside.get(end_of(*at, *c)..).and_then(|rest| rest.chars().next());
                 let closes =
-                    *one == closing || (mark == '“' && *one == '"') || (mark == '„' && *one == '“');
+                    *c == closing || (mark == '“' && *c == '"') || (mark == '„' && *c == '“');
                 *at > 0
                     && closes
                     && !(matches!(closing, '\'' | '’') && after.is_some_and(char::is_alphanumeric))
@@ -153,8 +153,8 @@ pub(crate) struct Bounds {
     pub(crate) is_item: bool,
 }
 
-/// The sentences of a text, each with the white space behind it. A line that is merely wrapped ends
-/// none; one does that a blank line or an item of a list follows.
+/// The sentences of a text, each with the white space behind it. A line break ends a
+/// sentence only before a blank line or an item of a list.
 pub(crate) fn sentences(text: &str) -> Vec<Bounds> {
     let mut found = Vec::new();
     let (mut start, mut is_item) = (0, item_mark(text) > 0);
@@ -242,7 +242,9 @@ impl Pattern {
                 part.strip_suffix('?').map_or((part, false), |part| (part, true));
             let class = classes.iter().find(|(name, _)| *name == part);
             let phrases = match class {
-                Some((_, phrases)) => phrases.iter().map(|one| one.split(' ').collect()).collect(),
+                Some((_, phrases)) => {
+                    phrases.iter().map(|phrase| phrase.split(' ').collect()).collect()
+                }
                 None => part.split('|').map(|word| vec![word]).collect(),
             };
             Element { phrases, optional }
@@ -305,7 +307,8 @@ mod tests {
 
     #[test]
     fn a_name_is_written_like_one() {
-        let names = |text| -> Vec<bool> { tokens(text).iter().map(|one| one.is_name).collect() };
+        let names =
+            |text| -> Vec<bool> { tokens(text).iter().map(|token| token.is_name).collect() };
         assert_eq!(
             names("use `pdf` or web-search or xlsx"),
             [false, true, false, true, false, false]
@@ -326,7 +329,8 @@ mod tests {
             let found: Vec<&str> = quoted(text).into_iter().map(|at| &text[at]).collect();
             assert_eq!(found, *expected, "{text}");
         }
-        let marks: Vec<bool> = tokens("say \"no\" now").iter().map(|one| one.is_quoted).collect();
+        let marks: Vec<bool> =
+            tokens("say \"no\" now").iter().map(|token| token.is_quoted).collect();
         assert_eq!(marks, [false, true, false]);
     }
 

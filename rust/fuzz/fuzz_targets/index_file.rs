@@ -13,7 +13,7 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     use_index(bytes);
-    // A fuzzer cannot guess checksums, so valid ones are added to reach the code behind them.
+    // A fuzzer cannot guess checksums, so valid checksums are added to reach the code behind them.
     use_index(&Index::resealed(bytes));
     // Random bytes are rarely close to a valid file, so a valid file is changed too.
     let mut file = SAMPLE.to_vec();

@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|prompt: &str| {
     let found = split(prompt);
-    let mut all: Vec<_> = found.material.iter().map(|one| one.span).collect();
+    let mut all: Vec<_> = found.material.iter().map(|material| material.span).collect();
     all.extend(&found.spans);
     all.sort_by_key(|span| (span.start, span.end));
     let end = all.iter().fold(0, |end, span| {

@@ -78,7 +78,7 @@ pub(crate) fn is_description(id: &str, title: &str, text: &str, body: &str) -> b
 /// Names and meanings of the pieces of evidence.
 #[pyfunction]
 pub(crate) fn evidence() -> Vec<(&'static str, &'static str)> {
-    Evidence::DEFINITIONS.iter().map(|one| (one.name, one.meaning)).collect()
+    Evidence::DEFINITIONS.iter().map(|piece| (piece.name, piece.meaning)).collect()
 }
 
 /// The weights of earlier requests, oldest first, if that of the prompt is 1.
@@ -93,7 +93,8 @@ pub(crate) fn is_courtesy(prompt: &str) -> bool {
     history::is_courtesy(prompt)
 }
 
-/// The probability that the best candidate fits a query that needs a document; none without one.
+/// The probability that the best candidate fits a query that needs a document; none without a
+/// candidate.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "PyO3 extracts owned lists")]
 pub(crate) fn standing(

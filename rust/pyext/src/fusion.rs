@@ -33,7 +33,7 @@ pub(crate) fn fuse_scores(
         .map_err(Into::into)
 }
 
-/// For each text, the position of an earlier text that it nearly repeats, if there is one.
+/// For each text, the position of an earlier text that it nearly repeats, if any.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "PyO3 passes owned lists")]
 pub(crate) fn near_duplicates(

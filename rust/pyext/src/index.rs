@@ -64,7 +64,7 @@ impl Index {
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Replaces the current version by a changed one, unless the change fails or panics.
+    /// Replaces the current version by a changed version, unless the change fails or panics.
     fn write<T>(
         &self,
         change: impl FnOnce(&mut crossgate_core::Index) -> crossgate_core::Result<T>,
@@ -123,8 +123,9 @@ impl Index {
                 counterexamples,
                 ..record
             };
-            let vectors = vectors
-                .map(|list| list.iter().map(|one| numbers(one).map(Some)).collect::<PyResult<_>>());
+            let vectors = vectors.map(|list| {
+                list.iter().map(|vector| numbers(vector).map(Some)).collect::<PyResult<_>>()
+            });
             let [exclusions, examples, counterexamples] = vectors;
             let hints = HintVectors {
                 exclusions: exclusions?,

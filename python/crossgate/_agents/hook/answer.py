@@ -154,7 +154,7 @@ def _decide(
     log: bool,
 ) -> RouteResult:
     from crossgate._decision.router import Router
-    from crossgate._retrieval.index import Index
+    from crossgate._retrieval.document_index import Index
 
     index = Index.open(path)
     profile = Path(options.profile).expanduser() if options.profile else None

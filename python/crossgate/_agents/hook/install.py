@@ -284,7 +284,7 @@ def _indexed(
     agent: Agent, library: SkillLibrary, options: HookOptions, progress: Any
 ) -> tuple[int, list[str]]:
     if options.index:
-        from crossgate._retrieval.index import Index
+        from crossgate._retrieval.document_index import Index
 
         return len(Index.open(options.index)), []
     if not library.sources:
@@ -340,7 +340,7 @@ def _try(agent: Agent, command: str, library: SkillLibrary, *, project: bool) ->
 
 def _prompt(library: SkillLibrary) -> str:
     """Return a prompt that a skill fits: its own description."""
-    from crossgate._retrieval.index import Index
+    from crossgate._retrieval.document_index import Index
 
     index = Index.open(library.index) if os.path.isfile(library.index) else None
     first = index.get(index.ids[0]) if index is not None and len(index) else None

@@ -55,7 +55,7 @@ def main(arguments: list[str]) -> int:
 
 def _score(prompt: str, decision: str, log: str, index: str, profile: str) -> None:
     from crossgate._decision.router import Router
-    from crossgate._retrieval.index import Index
+    from crossgate._retrieval.document_index import Index
     from crossgate._telemetry.log import JsonLinesLog
 
     opened = Index.open(index)

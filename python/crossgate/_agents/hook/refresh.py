@@ -72,7 +72,7 @@ def build(library: SkillLibrary, progress: Any = None) -> tuple[int, list[str]]:
         CrossgateError: If there is no usable skill, or the index cannot be built or written.
         OSError: If the manifest cannot be written.
     """
-    from crossgate._retrieval.index import Index
+    from crossgate._retrieval.document_index import Index
     from crossgate._sources import read_sources
     from crossgate._sources.examples import teach_beside
 

@@ -48,7 +48,7 @@ def hook_folder() -> Path:
     Raises:
         ModelError: `model_missing` if there is no home folder.
     """
-    from crossgate._runtime.models.cache import cache_folder
+    from crossgate._runtime.models.local_files import cache_folder
 
     return cache_folder() / "hook"
 
@@ -121,9 +121,9 @@ def library_of(agent: Agent, folder: str, extra: Iterable[str] = ()) -> SkillLib
     )
 
 
-def own_folders(agent: Agent, folder: str = "") -> list[str]:
-    """Return the folders of an agent's own skills in a working folder, parked ones included."""
-    own = _own_folders(agent, project_of(agent, folder), Path.home())
+def own_folders(agent: Agent) -> list[str]:
+    """Return the folders of an agent's own skills here, parked ones included."""
+    own = _own_folders(agent, project_of(agent, ""), Path.home())
     return [str(path) + suffix for path, _ in own for suffix in ("", PARKED)]
 
 

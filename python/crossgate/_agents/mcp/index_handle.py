@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 from crossgate._decision.router import Router
-from crossgate._retrieval.index import Index
+from crossgate._retrieval.document_index import Index
 
 
 class IndexHandle:

@@ -54,7 +54,7 @@ async def _list(words: list[str], command: str, seconds: float) -> tuple[str, li
     import mcp
     from mcp.client.stdio import stdio_client
 
-    from crossgate._agents.mcp.messages import repaired
+    from crossgate._agents.mcp.unparsable_messages import repaired
 
     server = mcp.StdioServerParameters(
         command=words[0],

@@ -20,12 +20,12 @@ from mcp.server.stdio import stdio_server
 from mcp_types import INVALID_PARAMS
 
 from crossgate._agents.mcp.listing import START_SECONDS, quiet
-from crossgate._agents.mcp.messages import answering
+from crossgate._agents.mcp.unparsable_messages import answering
 from crossgate._agents.mcp.upstream import ServerEntry, Upstream, failed_call, read_servers
 from crossgate._core import __version__
 from crossgate._decision.orderings import nearest
 from crossgate._decision.router import Router
-from crossgate._retrieval.index import Index
+from crossgate._retrieval.document_index import Index
 from crossgate._sources.common import Unusable
 from crossgate._sources.tools import tool_from
 from crossgate._support.errors import CrossgateError, first_line
@@ -307,12 +307,12 @@ def _plain(value: Any) -> Any:
     }
 
 
-def serve(path: str, *, embedder: str | None, seconds: float = START_SECONDS) -> None:
+def serve(path: str) -> None:
     """Serve the proxy for the servers of a file."""
     quiet()
     entries = read_servers(path)
 
     async def run() -> None:
-        await Proxy(entries, embedder=embedder, seconds=seconds).serve()
+        await Proxy(entries, embedder="default", seconds=START_SECONDS).serve()
 
     anyio.run(run)

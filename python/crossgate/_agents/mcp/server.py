@@ -16,11 +16,11 @@ from pydantic import BaseModel, Field
 
 from crossgate._agents.hook.answer import file_of
 from crossgate._agents.mcp.index_handle import IndexHandle
-from crossgate._agents.mcp.messages import answering
+from crossgate._agents.mcp.unparsable_messages import answering
 from crossgate._core import __version__
 from crossgate._decision.context import Context
 from crossgate._decision.orderings import nearest
-from crossgate._decision.rerank import arerank
+from crossgate._decision.rerank_candidates import arerank
 from crossgate._support.checks import check_confidence
 from crossgate._support.errors import CrossgateError
 from crossgate._support.sanitize import sanitize, sanitize_line, sanitize_quotation

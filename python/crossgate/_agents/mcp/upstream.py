@@ -16,7 +16,7 @@ from mcp.client.stdio import stdio_client
 from mcp_types import CONNECTION_CLOSED
 
 from crossgate._agents.mcp.listing import failure, tools_of
-from crossgate._agents.mcp.messages import repaired
+from crossgate._agents.mcp.unparsable_messages import repaired
 from crossgate._sources.common import Unusable
 from crossgate._support.errors import InputError
 from crossgate._support.files import read_source

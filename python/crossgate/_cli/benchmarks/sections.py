@@ -21,8 +21,8 @@ from crossgate._cli.samples import SKILLS
 from crossgate._decision.router import Router
 from crossgate._reranking.contract import NO_DEADLINE, passages_of
 from crossgate._reranking.cross_encoder import CrossEncoder
+from crossgate._retrieval.document_index import Index
 from crossgate._retrieval.embedding import OnnxEmbedder
-from crossgate._retrieval.index import Index
 from crossgate._runtime.models.manifest import BUNDLED, EMBEDDER, PASSAGE_RERANKER, ROUTING_RERANKER
 from crossgate._support.wording import counted
 

@@ -139,17 +139,15 @@ def read_labels(
     if transcripts is not None:
         unopened = sum(query.kind == UNOPENED for query in queries.values())
         notes.append(
-            f"{counted(unopened, 'prompt')} for which the agent opened no skill: no-match "
-            "queries here, "
-            "though a skill may fit: the false-positive rate is an upper bound"
+            f"{counted(unopened, 'prompt')} for which the agent opened no skill: no-match queries "
+            "here, though a skill may fit: the false-positive rate is an upper bound"
         )
     if background:
         added = [query for query in background_queries() if query.text not in queries]
         queries |= {query.text: query for query in added}
         notes.append(
-            f"{counted(len(added), 'everyday prompt')} added that nothing should fit: a "
-            "promise about "
-            "no-match queries holds for prompts like these, not for near misses"
+            f"{counted(len(added), 'everyday prompt')} added that nothing should fit: a promise "
+            "about no-match queries holds for prompts like these, not for near misses"
         )
     return Dataset(
         name=folder.resolve().name.removesuffix(".jsonl"),

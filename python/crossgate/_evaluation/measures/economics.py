@@ -12,7 +12,7 @@ import numpy as np
 import crossgate._core as _core
 from crossgate._core import Answer, Policy, Profile
 from crossgate._evaluation.measures.losses import is_right
-from crossgate._evaluation.runs.runs import Mode, StoredQuery
+from crossgate._evaluation.runs.stored_runs import Mode, StoredQuery
 from crossgate._values.results import RouteResult, Verdict
 
 POINTS = 40

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from crossgate._evaluation.measures.losses import is_right
-from crossgate._evaluation.runs.runs import StoredQuery
+from crossgate._evaluation.runs.stored_runs import StoredQuery
 from crossgate._values.results import RouteResult
 
 OUTCOMES = {

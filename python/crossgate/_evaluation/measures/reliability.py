@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from crossgate._evaluation.runs.runs import StoredQuery
+from crossgate._evaluation.runs.stored_runs import StoredQuery
 from crossgate._values.results import RouteResult
 
 BINS = 10

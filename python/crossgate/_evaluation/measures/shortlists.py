@@ -10,7 +10,7 @@ import numpy as np
 
 from crossgate._core import Profile
 from crossgate._evaluation.measures.statistics import Interval, mean
-from crossgate._evaluation.runs.runs import StoredQuery
+from crossgate._evaluation.runs.stored_runs import StoredQuery
 from crossgate._values.results import RouteResult
 
 CURVE = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.99)

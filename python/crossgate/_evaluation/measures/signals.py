@@ -9,7 +9,7 @@ import numpy as np
 
 from crossgate._evaluation.measures.losses import is_right
 from crossgate._evaluation.measures.statistics import Interval, area_interval
-from crossgate._evaluation.runs.runs import StoredQuery
+from crossgate._evaluation.runs.stored_runs import StoredQuery
 from crossgate._values.results import RouteResult
 
 BINS = 20

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from crossgate._core import Profile, Winner
-from crossgate._decision.rerank import rerank
+from crossgate._decision.rerank_candidates import rerank
 from crossgate._evaluation.data.labels import Dataset, LabelledQuery
 from crossgate._evaluation.measures import metrics, statistics
 from crossgate._evaluation.measures.statistics import Interval
@@ -29,8 +29,8 @@ from crossgate._pipelines.diversity import deduplicate
 from crossgate._pipelines.hits import time_of
 from crossgate._pipelines.recipes import AGREEMENT, Retrieve, diversified, from_index, fused
 from crossgate._reranking.contract import NO_DEADLINE, Deadline, PairScore, Reranker, passages_of
+from crossgate._retrieval.document_index import Index
 from crossgate._retrieval.embedding import Embedder
-from crossgate._retrieval.index import Index
 from crossgate._support.wording import counted
 from crossgate._values.profile_files import check_models
 from crossgate._values.results import Candidate, Passage
@@ -203,8 +203,7 @@ def text_steps(report: StepsReport) -> str:
     dated = "no document has a time" if report.now is None else f"now {report.now.isoformat()}"
     lines = [
         f"{report.dataset} {report.split}: {counted(report.documents, 'document')}, "
-        f"{counted(report.queries, 'query')}, "
-        f"{dated}",
+        f"{counted(report.queries, 'query')}, {dated}",
         f"profile {report.profile}; {report.embedder or 'no embedder'}; {report.reranker}",
         "",
         f"{'':<22}{'recall@1':>9} {'change, points':>20} {'recall@5':>9} {'nDCG@10':>8} "

@@ -33,7 +33,7 @@ from crossgate._evaluation.runs.modes import (
     reblended,
     without_thresholds,
 )
-from crossgate._evaluation.runs.runs import MODES, Mode, Run, RunHeader, StoredQuery
+from crossgate._evaluation.runs.stored_runs import MODES, Mode, Run, RunHeader, StoredQuery
 from crossgate._support.errors import InputError
 from crossgate._support.wording import counted
 from crossgate._values.profile_files import profile_values
@@ -357,9 +357,8 @@ def _bounds(queries: Sequence[StoredQuery]) -> list[str]:
     if not named:
         return []
     return [
-        f"{counted(named, 'no-match query')} with labels only for documents that do not fit: "
-        "if others fit, "
-        "the false-positive rate is an upper bound"
+        f"{counted(named, 'no-match query')} with labels only for documents that do not fit: if "
+        "others fit, the false-positive rate is an upper bound"
     ]
 
 

@@ -111,9 +111,8 @@ def subject(report: Report) -> list[str]:
     skipped = f", {header.skipped} malformed rows skipped" if header.skipped else ""
     versions = ", ".join(f"{name} {version}" for name, version in header.versions.items())
     return [
-        f"{counted(header.documents, 'document')}, "
-        f"{counted(report.matched, 'query')} with a match, "
-        f"{report.no_match} without{skipped}",
+        f"{counted(header.documents, 'document')}, {counted(report.matched, 'query')} with a "
+        f"match, {report.no_match} without{skipped}",
         f"profile {report.profile.name}; {header.embedder or 'no embedder'}; "
         f"{header.reranker or 'no reranker'}{_remote_reranker(report)}",
         f"{header.machine['processor']}, {counted(header.machine['cores'], 'core')}; {versions}",
@@ -313,9 +312,8 @@ def _noise(report: Report) -> Iterator[str]:
         )
     if noise.first_ms is not None and noise.second_ms is not None:
         yield (
-            f"A/A: {counted(noise.repeated, 'query')} routed twice, {noise.same} decided the "
-            "same, p50 "
-            f"{noise.first_ms:.1f} and {noise.second_ms:.1f} ms"
+            f"A/A: {counted(noise.repeated, 'query')} routed twice, {noise.same} decided the same, "
+            f"p50 {noise.first_ms:.1f} and {noise.second_ms:.1f} ms"
         )
 
 

@@ -21,13 +21,13 @@ from pathlib import Path
 from tqdm import tqdm
 
 from crossgate._core import Policy, Profile, Scored
-from crossgate._decision.rerank import PASSAGE_PROFILE, rerank
+from crossgate._decision.rerank_candidates import PASSAGE_PROFILE, rerank
 from crossgate._evaluation.data.labels import ProblemLog, read_lines
 from crossgate._evaluation.runs.machine import describe_machine, describe_versions
-from crossgate._evaluation.runs.runs import RunHeader, StoredQuery, write_run
+from crossgate._evaluation.runs.stored_runs import RunHeader, StoredQuery, write_run
 from crossgate._reranking.chain import load
 from crossgate._reranking.contract import PairScore, Reranker
-from crossgate._retrieval.index import check_documents
+from crossgate._retrieval.document_index import check_documents
 from crossgate._runtime.models.manifest import PASSAGE_RERANKER
 from crossgate._sources import Problem
 from crossgate._sources.common import Unusable

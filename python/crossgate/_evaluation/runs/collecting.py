@@ -17,7 +17,7 @@ from crossgate._decision.router import Router
 from crossgate._evaluation.data.labels import Dataset, LabelledQuery
 from crossgate._evaluation.runs.machine import describe_machine, describe_versions
 from crossgate._evaluation.runs.modes import policy_of, profile_of
-from crossgate._evaluation.runs.runs import (
+from crossgate._evaluation.runs.stored_runs import (
     ALL_MODES,
     MODES,
     Mode,
@@ -31,8 +31,8 @@ from crossgate._evaluation.runs.unread import UnreadPairs
 from crossgate._reranking.chain import load
 from crossgate._reranking.contract import NO_DEADLINE, PairScore, Reranker, passages_of
 from crossgate._reranking.cross_encoder import CrossEncoder
+from crossgate._retrieval.document_index import Index
 from crossgate._retrieval.embedding import Embedder
-from crossgate._retrieval.index import Index
 from crossgate._support.errors import InputError
 from crossgate._values.prompts import read_prompt
 from crossgate._values.results import Passage, RouteResult

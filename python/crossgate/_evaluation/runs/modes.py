@@ -21,7 +21,7 @@ import crossgate._core as _core
 import crossgate._decision.cascade as cascade
 from crossgate._core import Policy, Profile
 from crossgate._decision.cascade import Request, Stage1
-from crossgate._evaluation.runs.runs import Mode, RunHeader, StoredQuery
+from crossgate._evaluation.runs.stored_runs import Mode, RunHeader, StoredQuery
 from crossgate._reranking.chain import Chain
 from crossgate._reranking.contract import Deadline, Enough, PairScore, Scores
 from crossgate._support.errors import SourceError

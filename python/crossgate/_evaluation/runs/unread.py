@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from tqdm import tqdm
 
-from crossgate._evaluation.runs.runs import StoredQuery
+from crossgate._evaluation.runs.stored_runs import StoredQuery
 from crossgate._reranking.contract import PairScore
 from crossgate._support.errors import ModelError
 

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from crossgate._runtime.models import manifest
-from crossgate._runtime.models.cache import LocalModel, sha256_of, spec, verified
+from crossgate._runtime.models.local_files import LocalModel, sha256_of, spec, verified
 from crossgate._runtime.models.manifest import ModelKind, Template, identity_of
 from crossgate._support.checks import check_path
 from crossgate._support.errors import ModelError

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crossgate._runtime.models.cache import (
+from crossgate._runtime.models.local_files import (
     LocalModel,
     check_file,
     folder,

@@ -23,7 +23,7 @@ pub(crate) struct Sizes {
     pub(crate) widest_window: u32,
     /// Heads shorter than this, in terms, are saturated from a table.
     pub(crate) table_length: usize,
-    /// Counts up to this one are saturated from a table.
+    /// Counts up to this number are saturated from a table.
     pub(crate) table_counts: usize,
     /// Postings that are read in the time of one binary search among them.
     pub(crate) scan: usize,
@@ -303,7 +303,7 @@ impl Part<'_> {
     }
 }
 
-/// Saturated counts: 0 for a count of 0, close to 1 for a large one.
+/// Saturated counts: 0 for a count of 0, close to 1 for a large count.
 #[derive(Debug)]
 struct Saturation<'a> {
     index: &'a Bm25,

@@ -95,7 +95,7 @@ pub(super) fn normalise(rows: &mut [f32], more: &[f32], bias: &[f32], gamma: &[f
 /// Attention of one head for every token, written to the first WIDTH columns of `mixed`, which has
 /// rows of `width` numbers.
 ///
-/// `queries` and `keys` are blocks of columns, one for each token; the rest of the last block is
+/// `queries` and `keys` are blocks of columns, a column for each token; the rest of the last block is
 /// ignored. `values` are parts of LANES columns, with a row for each of the `tokens`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2", "aarch64+neon"))]
 pub(super) fn attend<const WIDTH: usize>(
@@ -200,7 +200,7 @@ pub(super) struct Levels {
 /// values become 0 to 255, minus 128.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2", "aarch64+neon"))]
 pub(super) fn quantise(row: &[f32], shift: Option<f32>, levels: &mut [i8]) -> Levels {
-    // Adding this number to a whole one leaves the whole one in the last bits of the sum.
+    // Adding this number to a whole number leaves the latter in the last bits of the sum.
     const WHOLE: f32 = 12_582_912.0;
     let (offset, count, middle) = shift.map_or((0.0, 127.0, 0.0), |shift| (shift, 255.0, 128.0));
     let mut largest = [1e-9_f32; LANES];

@@ -177,7 +177,8 @@ fn pack(weights: &[u8], outputs: usize, start: usize, packed: &mut Packed) {
     }
 }
 
-/// Kernels with instructions that multiply groups of bytes, five times as fast as the portable one.
+/// Kernels with instructions that multiply groups of bytes, five times as fast as the portable
+/// kernel.
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code, reason = "loads and stores of vectors")]
 mod x86 {

@@ -31,7 +31,7 @@ enum Guard {
     None,
     /// The verb, the last word of the pattern, excludes what follows it.
     Excludes,
-    /// The verb does, and is one of the third person: "never writes".
+    /// The verb does, and is in the third person: "never writes".
     ThirdPerson,
     /// "unless" in a sentence that says when to use it, and not "unless the user asks".
     Unless,
@@ -876,7 +876,7 @@ impl Form {
             }
             Guard::Unless => {
                 let is = |at: usize, words: &[&str]| {
-                    tokens.get(at).is_some_and(|one| words.contains(&&*one.text))
+                    tokens.get(at).is_some_and(|token| words.contains(&&*token.text))
                 };
                 is(0, &["use", "trigger", "apply", "load", "invoke", "works", "for"])
                     && !is(end, ASKED)
@@ -885,7 +885,7 @@ impl Form {
             Guard::Plain => {
                 let rest = tokens.get(end..).unwrap_or_default();
                 rest.first().is_none_or(|next| next.is_word() && !PHRASES.contains(&&*next.text))
-                    && !rest.iter().any(|one| NEEDED.contains(&&*one.text))
+                    && !rest.iter().any(|token| NEEDED.contains(&&*token.text))
             }
         };
         holds.then_some(end)

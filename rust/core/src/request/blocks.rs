@@ -1,4 +1,4 @@
-//! Lines that were pasted together: fences, and runs of lines that give evidence of the same.
+//! Blocks of pasted lines: fenced blocks, and runs of lines that look pasted.
 
 use std::ops::Range;
 
@@ -6,19 +6,19 @@ use super::Kind;
 use super::lines::{ENOUGH, Sign, begins_mail, is_bare_key, sign};
 use super::shape::{Words, is_addressed, without_strings};
 
-/// A line of the text, without what ends it.
+/// A line of the text, without its line ending.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line<'a> {
     pub(super) text: &'a str,
     /// Where it starts, in bytes.
     pub(super) start: usize,
-    /// Where the next one starts.
+    /// Where the next line starts.
     pub(super) end: usize,
 }
 
 impl Line<'_> {
     fn is_blank(&self) -> bool {
-        !self.text.contains(|one: char| !one.is_whitespace() && !one.is_control())
+        !self.text.contains(|c: char| !c.is_whitespace() && !c.is_control())
     }
 
     fn indent(&self) -> usize {
@@ -32,11 +32,11 @@ pub(super) struct Block {
     pub(super) kind: Kind,
     /// Numbers of its lines.
     pub(super) lines: Range<usize>,
-    /// Sentences among them, which may be the request itself if no other is found.
+    /// Sentences among them, which can be the request if no other line is.
     pub(super) doubtful: Vec<Range<usize>>,
 }
 
-/// The lines of a text. Where a fence opens or closes within a line, it begins one of its own.
+/// The lines of a text. Where a fence opens or closes within a line, it begins a line of its own.
 pub(super) fn lines_of(text: &str) -> Vec<Line<'_>> {
     let mut lines = Vec::new();
     let mut inside = false;
@@ -57,8 +57,8 @@ pub(super) fn lines_of(text: &str) -> Vec<Line<'_>> {
     lines
 }
 
-/// Where a line is to be cut, so that a fence is a line of its own; none where it is one, or holds
-/// none. `inside` tells whether the line is in a fenced block, and afterwards whether the next is.
+/// The position at which to split a line so that its fence gets a line of its own; none if the line
+/// is a fence or has none. `inside`, whether the line is in a fenced block, is set for the next line.
 fn place_of_fence(line: &str, inside: &mut bool) -> Option<usize> {
     const FENCE: &str = "```";
     let trimmed = line.trim_start();
@@ -69,7 +69,7 @@ fn place_of_fence(line: &str, inside: &mut bool) -> Option<usize> {
         } else if info.trim().is_empty() {
             *inside = false;
         } else if info.starts_with(' ') || info.trim().contains(' ') {
-            // What follows the closing fence is none of its names.
+            // Several words after a fence are text, not the name of a language.
             *inside = false;
             return Some(line.len() - info.len());
         }
@@ -82,7 +82,7 @@ fn place_of_fence(line: &str, inside: &mut bool) -> Option<usize> {
     }
     let opens = line.matches(FENCE).count() % 2 == 1;
     let named = info.len() <= 20
-        && info.chars().all(|one| one.is_alphanumeric() || matches!(one, '+' | '-' | '#'));
+        && info.chars().all(|c| c.is_alphanumeric() || matches!(c, '+' | '-' | '#'));
     (opens && named).then_some(last)
 }
 
@@ -106,10 +106,10 @@ pub(super) fn blocks(lines: &[Line<'_>]) -> Vec<Block> {
     found
 }
 
-/// What each line says, alone and with its neighbours.
+/// The evidence of each line, alone and with its neighbours.
 struct Signs {
     of: Vec<Option<Sign>>,
-    /// Per line, the next one from there on that closes a letter.
+    /// For each line, the first line from there on that closes a letter.
     closings: Vec<Option<usize>>,
 }
 
@@ -117,12 +117,12 @@ impl Signs {
     fn of(lines: &[Line<'_>]) -> Self {
         let mut of: Vec<Option<Sign>> = lines.iter().map(|line| sign(line.text)).collect();
         columns(lines, &mut of);
-        // A bare key needs members: without any, it announces what follows.
+        // A bare key needs members; without members, it introduces the text below it.
         for (number, line) in lines.iter().enumerate() {
             if is_bare_key(line.text) {
                 let next = lines
                     .get(number + 1..)
-                    .and_then(|rest| rest.iter().find(|one| !one.is_blank()));
+                    .and_then(|rest| rest.iter().find(|line| !line.is_blank()));
                 let has_members = next.is_some_and(|next| {
                     next.indent() > line.indent()
                         || (line.indent() > 0 && next.text.trim_start().starts_with("- "))
@@ -151,7 +151,7 @@ impl Signs {
     }
 }
 
-/// Marks the line that says whose mail is quoted below it, in any language.
+/// Marks the line that names the author of the mail quoted below it, in any language.
 fn attributions(lines: &[Line<'_>], signs: &mut [Option<Sign>]) {
     let mut quoted = false;
     for (number, line) in lines.iter().enumerate().rev() {
@@ -179,7 +179,7 @@ fn attributions(lines: &[Line<'_>], signs: &mut [Option<Sign>]) {
 
 /// Marks runs of lines with the same columns: separated values, and tables made of spaces.
 fn columns(lines: &[Line<'_>], signs: &mut [Option<Sign>]) {
-    // With a space behind each comma it takes three lines, and fields of a word or two.
+    // With a space after each comma, only fields of one or two words count.
     let spaced = |line: &Line<'_>| -> Option<usize> {
         let fields: Vec<&str> = line.text.trim().split(", ").collect();
         let short = fields.iter().all(|field| (1..=2).contains(&field.split_whitespace().count()));
@@ -188,7 +188,7 @@ fn columns(lines: &[Line<'_>], signs: &mut [Option<Sign>]) {
     };
     let separated = |separator: char| {
         move |line: &Line<'_>| -> Option<usize> {
-            // A separator between quotation marks separates nothing.
+            // A separator between quotation marks does not count.
             let text = without_strings(line.text.trim());
             let fields: Vec<&str> = text.split(separator).collect();
             let spaced = fields.iter().skip(1).filter(|field| field.starts_with(' ')).count();
@@ -221,13 +221,13 @@ fn mark(
 ) {
     let shapes: Vec<Option<usize>> = lines.iter().map(shape).collect();
     let mut at = 0;
-    for group in shapes.chunk_by(|one, next| one == next) {
+    for group in shapes.chunk_by(Option::eq) {
         let range = at..at + group.len();
         at = range.end;
         if group.len() >= least && group.first().is_some_and(Option::is_some) {
-            for one in signs.get_mut(range).unwrap_or_default() {
-                if one.is_none_or(|one| one.weight < ENOUGH) {
-                    *one = Some(Sign { kind, weight: ENOUGH });
+            for slot in signs.get_mut(range).unwrap_or_default() {
+                if slot.is_none_or(|sign| sign.weight < ENOUGH) {
+                    *slot = Some(Sign { kind, weight: ENOUGH });
                 }
             }
         }
@@ -239,7 +239,7 @@ fn fence(text: &str) -> Option<(&str, bool)> {
     let text = text.trim_start().trim_start_matches("> ");
     let text =
         text.strip_prefix("- ").or_else(|| text.strip_prefix("* ")).unwrap_or(text).trim_start();
-    let first = text.chars().next().filter(|one| matches!(one, '`' | '~'))?;
+    let first = text.chars().next().filter(|c| matches!(c, '`' | '~'))?;
     let mark = text.get(..text.len() - text.trim_start_matches(first).len())?;
     let info = text.get(mark.len()..)?.trim();
     let named = !info.is_empty();
@@ -265,11 +265,11 @@ fn fenced(lines: &[Line<'_>], signs: &Signs, at: usize) -> Option<Block> {
     }
     let inside = at + 1..end.unwrap_or(lines.len());
     let mut evidence = Evidence::default();
-    for one in inside.clone().filter_map(|number| signs.at(number)) {
-        evidence.add(one);
+    for sign in inside.clone().filter_map(|number| signs.at(number)) {
+        evidence.add(sign);
     }
     let kind = evidence.kind().unwrap_or(if quotes { Kind::Quotation } else { Kind::Code });
-    // Where nothing closes it, the last paragraph may be a request.
+    // Without a closing fence, the last paragraph may be a request.
     let doubtful = match end {
         None => last_paragraph(lines, signs, inside),
         Some(_) => None,
@@ -285,7 +285,7 @@ fn last_paragraph(lines: &[Line<'_>], signs: &Signs, within: Range<usize>) -> Op
     let first = (within.start..last).rev().find(blank).map_or(within.start, |blank| blank + 1);
     let prose =
         |number: usize| lines.get(number).is_some_and(|line| Words::of(line.text).are_prose());
-    let whole = |number: usize| signs.at(number).is_some_and(|one| one.weight >= ENOUGH);
+    let whole = |number: usize| signs.at(number).is_some_and(|sign| sign.weight >= ENOUGH);
     let mut paragraph = first..=last;
     (paragraph.clone().any(prose) && !paragraph.any(whole)).then_some(first..within.end)
 }
@@ -293,7 +293,7 @@ fn last_paragraph(lines: &[Line<'_>], signs: &Signs, within: Range<usize>) -> Op
 const GREETINGS: [&str; 7] =
     ["Dear ", "Hi ", "Hello ", "Hey ", "Good morning", "Good afternoon", "Good evening"];
 
-/// Sorted, so that it can be searched by halves.
+/// Sorted for binary search.
 const CLOSINGS: [&str; 24] = [
     "all the best",
     "best",
@@ -321,7 +321,7 @@ const CLOSINGS: [&str; 24] = [
     "yours truly",
 ];
 
-/// Whether all words begin with capitals but function words, as in "Head of Design".
+/// Whether all words except function words are capitalised, as in "Head of Design".
 fn is_title(text: &str) -> bool {
     text.split_whitespace().all(|word| {
         word.starts_with(char::is_uppercase)
@@ -341,10 +341,10 @@ fn is_closing(text: &str) -> bool {
     text.len() <= 60 && CLOSINGS.binary_search(&phrase.to_lowercase().as_str()).is_ok()
 }
 
-/// How many lines a letter may have that only a greeting and a closing tell.
+/// Maximum lines of a letter that has only a greeting and a closing.
 const LONGEST_LETTER: usize = 80;
 
-/// How many lines may follow what closes a letter: name, role, telephone.
+/// Maximum lines after the closing of a letter: name, role, telephone.
 const SIGNATURE: usize = 4;
 
 /// A letter: from its fields, or from its greeting, up to its signature.
@@ -373,10 +373,10 @@ fn letter(lines: &[Line<'_>], signs: &Signs, at: usize) -> Option<Block> {
     let mut weight = 0;
     let mut body = at;
     while let Some(line) = lines.get(body).filter(|line| !line.is_blank()) {
-        let one = signs.at(body).filter(|_| begins_mail(line.text));
+        let sign = signs.at(body).filter(|_| begins_mail(line.text));
         // A field may go on in the next line.
-        match one {
-            Some(one) => weight += usize::from(one.weight),
+        match sign {
+            Some(sign) => weight += usize::from(sign.weight),
             None if weight > 0 && line.indent() > 0 => {}
             None => break,
         }
@@ -420,7 +420,7 @@ impl Evidence {
         self.of.iter().map(|(_, sum)| sum).sum::<usize>() >= usize::from(ENOUGH)
     }
 
-    /// The kind with the most evidence, the first of equal ones.
+    /// The kind with the most evidence, the first of equal kinds.
     fn kind(&self) -> Option<Kind> {
         let mut best: Option<(Kind, usize)> = None;
         for (kind, sum) in self.of.iter().filter(|(_, sum)| *sum > 0) {
@@ -432,8 +432,8 @@ impl Evidence {
     }
 }
 
-/// Kinds that follow each other in one paste.
-fn go_together(one: Kind, other: Kind) -> bool {
+/// Whether lines of these kinds can follow each other in one paste.
+fn go_together(kind: Kind, other: Kind) -> bool {
     let family = |kind| match kind {
         Kind::Log | Kind::Traceback | Kind::Dump | Kind::Terminal => 0,
         Kind::Mail | Kind::Quotation => 1,
@@ -442,10 +442,10 @@ fn go_together(one: Kind, other: Kind) -> bool {
         Kind::Diff => 4,
         Kind::Url => 5,
     };
-    family(one) == family(other)
+    family(kind) == family(other)
 }
 
-/// Lines from a place on that give evidence of one paste, and where to look on.
+/// The block of pasted lines from a line on, if any, and the line to continue from.
 fn run(lines: &[Line<'_>], signs: &Signs, at: usize) -> (Option<Block>, usize) {
     let mut evidence = Evidence::default();
     let mut end = at;
@@ -463,12 +463,12 @@ fn run(lines: &[Line<'_>], signs: &Signs, at: usize) -> (Option<Block>, usize) {
             blank = true;
             continue;
         }
-        if let Some(one) = signs.at(number) {
-            let kind = evidence.kind().unwrap_or(one.kind);
-            let goes_on = one.kind == kind || one.weight.saturating_mul(2) >= ENOUGH;
+        if let Some(sign) = signs.at(number) {
+            let kind = evidence.kind().unwrap_or(sign.kind);
+            let goes_on = sign.kind == kind || sign.weight.saturating_mul(2) >= ENOUGH;
             let apart = blank || waiting.is_some();
-            let counts = one.weight > 0 || (line.indent() > 0 && waiting.is_some());
-            if apart && end > at && !(counts && goes_on && go_together(kind, one.kind)) {
+            let counts = sign.weight > 0 || (line.indent() > 0 && waiting.is_some());
+            if apart && end > at && !(counts && goes_on && go_together(kind, sign.kind)) {
                 break;
             }
             if end > at && fence(line.text).is_some() {
@@ -480,14 +480,14 @@ fn run(lines: &[Line<'_>], signs: &Signs, at: usize) -> (Option<Block>, usize) {
                     doubtful.push(first..number);
                 }
             }
-            evidence.add(one);
-            last = Some(one);
+            evidence.add(sign);
+            last = Some(sign);
             end = number + 1;
             blank = false;
             continue;
         }
         let Some(before) = last else { break };
-        // What announces a list is not the output before it.
+        // A line that introduces a list does not belong to the output before it.
         let announces = line.text.trim_end().ends_with(':')
             && lines.get(number + 1).is_some_and(|next| is_item(next.text.trim_start()));
         // Rust prints the message of a panic on the next line.
@@ -523,7 +523,7 @@ fn run(lines: &[Line<'_>], signs: &Signs, at: usize) -> (Option<Block>, usize) {
     (Some(Block { kind, lines: at..end, doubtful }), end)
 }
 
-/// How many sentences in a row may stand between two lines of a paste.
+/// Maximum consecutive sentences between two lines of a paste.
 const MOST_WAITING: usize = 40;
 
 fn is_panic(line: &str) -> bool {
@@ -563,7 +563,7 @@ fn absorbed(line: &Line<'_>, kind: Kind, blank: bool, enough: bool) -> Absorbed 
     }
 }
 
-/// Whether a line goes on with a statement that is not written in capitals.
+/// Whether a line continues a statement that is not written in capitals.
 fn is_clause(text: &str) -> bool {
     const WORDS: [&str; 16] = [
         "from", "where", "join", "left", "inner", "right", "and", "or", "on", "group", "order",
@@ -579,12 +579,12 @@ fn is_item(text: &str) -> bool {
     item.is_some_and(|item| Words::of(item).are_prose())
 }
 
-/// Whether a line may be one of a change; an item of a list has a space behind its mark.
+/// Whether a line may belong to a diff; an item of a list has a space after its mark.
 fn is_changed(line: &str) -> bool {
     let mut letters = line.chars();
     match letters.next() {
         Some(' ') => true,
-        Some('+' | '-') => letters.next().is_some_and(|one| one != ' '),
+        Some('+' | '-') => letters.next().is_some_and(|c| c != ' '),
         _ => false,
     }
 }

@@ -6,13 +6,13 @@ use super::Kind;
 use super::lines::{ENOUGH, LONGEST_WORD, is_level, sign};
 use super::shape::{Reader, Words, after_time, without_strings};
 
-/// A quotation of this many bytes or more is material; a shorter one is part of the request.
+/// A quotation of this many bytes or more is material; a shorter quotation is part of the request.
 const LONG_QUOTATION: usize = 160;
 
-/// Fewer bytes of JSON or XML are an example of the request's own.
+/// JSON or XML of fewer bytes is an example that belongs to the request.
 const SHORT: usize = 16;
 
-/// Adds the pasted places of a part of the prompt, in their order.
+/// Adds the material within a part of the prompt, in its order.
 pub(super) fn inline(prompt: &str, part: Range<usize>, pasted: &mut Vec<(Kind, Range<usize>)>) {
     let text = prompt.get(part.clone()).unwrap_or_default();
     let mut scan = Scan { text, at: 0, line: 0, done: Done::default() };
@@ -21,26 +21,26 @@ pub(super) fn inline(prompt: &str, part: Range<usize>, pasted: &mut Vec<(Kind, R
     }
 }
 
-/// Places up to which a search was in vain, or has its result already.
+/// Positions up to which a search has failed, or has its result already.
 #[derive(Debug, Default)]
 struct Done {
     fences: bool,
-    /// Ends of the lines in which these are not to be looked for again.
+    /// Ends of the lines in which these are not searched for again.
     objects: usize,
     tags: usize,
-    /// And how many looks in this line were in vain.
+    /// The same, and the number of failed attempts in this line.
     announced: (usize, usize),
     statements: usize,
     /// Where the next quotation ends.
     quotation: Option<usize>,
-    /// Marks of quotations that nothing closes.
+    /// Opening marks of quotations that have no closing mark.
     open: Vec<char>,
 }
 
 struct Scan<'a> {
     text: &'a str,
     at: usize,
-    /// Where the line ends that `at` is in.
+    /// The end of the line that contains `at`.
     line: usize,
     done: Done,
 }
@@ -87,7 +87,7 @@ impl<'a> Scan<'a> {
         let length = rest.len() - rest.trim_start_matches('`').len();
         let mark = rest.get(..length)?;
         let inner = rest.get(length..)?;
-        // A fence may end lines later, other marks end in their own.
+        // A fence may end on a later line, other marks end on the same line.
         let end = match length {
             1 | 2 => self.line().get(length..)?.find(mark),
             _ if self.done.fences => None,
@@ -133,7 +133,7 @@ impl<'a> Scan<'a> {
         (end >= SHORT).then_some((Kind::Json, self.at..self.at + end))
     }
 
-    /// XML or HTML, from a tag to the last closing one of the line.
+    /// XML or HTML, from a tag to the last closing tag of the line.
     fn tags(&mut self) -> Option<(Kind, Range<usize>)> {
         if self.at < self.done.tags {
             return None;
@@ -141,7 +141,7 @@ impl<'a> Scan<'a> {
         let line = self.line();
         let name = Reader::new(line)
             .text("<")?
-            .run(1, 40, |one| one.is_ascii_alphanumeric() || matches!(one, '-' | ':'))?;
+            .run(1, 40, |c| c.is_ascii_alphanumeric() || matches!(c, '-' | ':'))?;
         if !name.rest.starts_with(['>', ' ', '/']) {
             return None;
         }
@@ -155,9 +155,9 @@ impl<'a> Scan<'a> {
     fn address(&mut self) -> Option<(Kind, Range<usize>)> {
         let host = self.rest().strip_prefix("://")?;
         let whole = host
-            .split(|one: char| {
-                one.is_whitespace()
-                    || matches!(one, '"' | '\'' | '<' | '>' | ')' | ']' | '}' | '`' | '|')
+            .split(|c: char| {
+                c.is_whitespace()
+                    || matches!(c, '"' | '\'' | '<' | '>' | ')' | ']' | '}' | '`' | '|')
             })
             .next()?;
         let whole = whole.trim_end_matches(['.', ',', ';', ':', '!', '?', '*', '_', '—', '…', '/']);
@@ -167,8 +167,8 @@ impl<'a> Scan<'a> {
         let kind = file.rsplit_once('.').filter(|(name, kind)| {
             !name.is_empty()
                 && kind.len() <= 5
-                && kind.starts_with(|one: char| one.is_ascii_alphabetic())
-                && kind.bytes().all(|one| one.is_ascii_alphanumeric())
+                && kind.starts_with(|c: char| c.is_ascii_alphabetic())
+                && kind.bytes().all(|byte| byte.is_ascii_alphanumeric())
                 && !PAGES.contains(kind)
         });
         let end = whole.len() - kind.map_or(0, |(_, kind)| kind.len() + 1);
@@ -180,19 +180,19 @@ impl<'a> Scan<'a> {
         Some((Kind::Url, start + from..start + end + usize::from(closing)))
     }
 
-    /// Code behind a colon, up to the end of the line. An error there is what the sentence says.
+    /// Code after a colon, up to the end of the line. An error message there belongs to the sentence.
     fn announced(&mut self) -> Option<(Kind, Range<usize>)> {
         if self.at < self.done.announced.0 {
             return None;
         }
         let line = self.line();
         let rest = line.strip_prefix(": ")?;
-        // Each look costs the length of the line.
+        // Each attempt reads the rest of the line.
         self.done.announced.1 += 1;
         if self.done.announced.1 >= MOST_LOOKS {
             self.done.announced = (self.line, 0);
         }
-        let kind = sign(rest).filter(|one| one.weight >= ENOUGH)?.kind;
+        let kind = sign(rest).filter(|sign| sign.weight >= ENOUGH)?.kind;
         let says_more = Words::of(&without_strings(rest)).common > 2;
         let is_one =
             matches!(kind, Kind::Code | Kind::Sql) && rest.trim().len() >= SHORT && !says_more;
@@ -238,8 +238,9 @@ impl<'a> Scan<'a> {
             self.done.statements = self.line;
             let end = line.find(';').map_or(line.trim_end().len(), |end| end + 1);
             let statement = line.get(..end)?;
-            let sign = sign(statement).filter(|one| one.kind == Kind::Sql && one.weight >= ENOUGH);
-            return sign.map(|one| (one.kind, self.at..self.at + end));
+            let sign =
+                sign(statement).filter(|sign| sign.kind == Kind::Sql && sign.weight >= ENOUGH);
+            return sign.map(|sign| (sign.kind, self.at..self.at + end));
         }
         if letter.is_ascii_graphic() {
             let word = line.split(char::is_whitespace).next()?;
@@ -250,13 +251,13 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// Shorter code is an example of the request's own.
+/// Shorter code is an example that belongs to the request.
 const LONG_CODE: usize = 60;
 
-/// How many colons of a line are looked at.
+/// Maximum colons of a line that are examined.
 const MOST_LOOKS: usize = 4;
 
-/// Kinds of files that only say that something is on the web.
+/// File types that only show that something is on the web.
 const PAGES: [&str; 7] = ["html", "htm", "php", "asp", "aspx", "jsp", "cgi"];
 
 /// Whether a word may begin after a character.
@@ -277,7 +278,7 @@ fn is_statement(line: &str) -> bool {
     STARTS.iter().any(|start| line.starts_with(start))
 }
 
-/// The end of an object or list within a line, none where it does not end there.
+/// The end of an object or list within a line; none if it does not end there.
 fn end_of_object(line: &str) -> Option<usize> {
     let mut depth = 0_usize;
     let mut quoted = false;
@@ -300,7 +301,7 @@ fn end_of_object(line: &str) -> Option<usize> {
     None
 }
 
-/// The end of a quotation, behind its mark.
+/// The end of a quotation, after its closing mark.
 fn end_of_quotation(inner: &str, open: char) -> Option<usize> {
     let close = match open {
         '“' | '„' => '”',

@@ -1,4 +1,4 @@
-//! Finds evidence in a single line that it was pasted.
+//! Finds evidence that a single line was pasted.
 
 mod code;
 mod data;
@@ -29,7 +29,7 @@ pub(super) struct Sign {
     pub(super) weight: u8,
 }
 
-/// The evidence that makes a block: one unmistakable line, or several weaker ones.
+/// The evidence that makes a block: one unmistakable line, or several weaker lines.
 pub(super) const ENOUGH: u8 = 6;
 const HALF: u8 = 3;
 const THIRD: u8 = 2;
@@ -69,7 +69,7 @@ fn starts_with_any(text: &str, starts: &[&str]) -> bool {
     starts.iter().any(|start| text.starts_with(start))
 }
 
-/// The first token and what follows it.
+/// The first token and the rest of the line.
 fn first_token(text: &str) -> (&str, &str) {
     text.split_once(char::is_whitespace)
         .map_or((text, ""), |(first, rest)| (first, rest.trim_start()))
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     fn kind_of(line: &str) -> Option<(Kind, u8)> {
-        sign(line).map(|one| (one.kind, one.weight))
+        sign(line).map(|sign| (sign.kind, sign.weight))
     }
 
     #[test]
@@ -222,7 +222,7 @@ mod tests {
             "# Plan",
             "1. merge the files",
         ] {
-            assert!(sign(line).is_none_or(|one| one.weight < ENOUGH), "{line}: {:?}", sign(line));
+            assert!(sign(line).is_none_or(|sign| sign.weight < ENOUGH), "{line}: {:?}", sign(line));
         }
     }
 }

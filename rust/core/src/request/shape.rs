@@ -32,7 +32,7 @@ impl Words {
                 words.symbols += usize::from(!USED_IN_PROSE.contains(&inner));
                 continue;
             }
-            if !inner.chars().all(|one| one.is_alphabetic() || matches!(one, '\'' | '’' | '-')) {
+            if !inner.chars().all(|c| c.is_alphabetic() || matches!(c, '\'' | '’' | '-')) {
                 continue;
             }
             words.plain += 1;
@@ -51,32 +51,32 @@ impl Words {
         plain == all || (all >= 4 && mostly && symbols * 5 <= all)
     }
 
-    /// Whether a line of these words is a sentence, and no label or name.
+    /// Whether a line of these words is a sentence, not a label or a name.
     pub(super) fn are_a_sentence(self) -> bool {
         self.are_prose() && self.plain >= 3 && self.common >= 1
     }
 }
 
-/// Whether a line is what a person says to an agent, and hardly what a program prints.
+/// Whether a line was probably written to an agent by a person, not printed by a program.
 pub(super) fn is_addressed(line: &str) -> bool {
     const WORDS: [&str; 16] = [
         "please", "pls", "my", "me", "i", "i'm", "i've", "we", "our", "us", "these", "those",
         "can", "could", "why", "how",
     ];
-    // Programs speak English.
-    if line.chars().find(|one| one.is_alphabetic()).is_some_and(|one| one >= FIRST_BEYOND_LATIN) {
+    // Programs print English.
+    if line.chars().find(|c| c.is_alphabetic()).is_some_and(|c| c >= FIRST_BEYOND_LATIN) {
         return true;
     }
     let words = Words::of(line);
     words.are_prose()
         && words.plain >= 3
         && line.split_whitespace().any(|token| {
-            let token = token.trim_matches(|one: char| !one.is_alphanumeric()).to_lowercase();
+            let token = token.trim_matches(|c: char| !c.is_alphanumeric()).to_lowercase();
             WORDS.contains(&token.as_str())
         })
 }
 
-/// The first letter of the Greek alphabet; no Latin one is behind it but those with rare accents.
+/// The first letter of the Greek alphabet; of the Latin letters, only those with rare accents follow.
 const FIRST_BEYOND_LATIN: char = '\u{370}';
 
 /// Tokens without a letter that are common in sentences.
@@ -112,7 +112,7 @@ pub(super) fn without_strings(line: &str) -> String {
     kept
 }
 
-/// Reads a line from its start, one expectation after the other.
+/// Reads a line from its start, expectation by expectation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reader<'a> {
     pub(super) rest: &'a str,
@@ -128,14 +128,14 @@ impl<'a> Reader<'a> {
         self.rest.strip_prefix(expected).map(Self::new)
     }
 
-    /// Passes over one of some characters.
+    /// Passes over one of several characters.
     pub(super) fn one_of(self, expected: &[char]) -> Option<Self> {
         let mut rest = self.rest.chars();
         let next = rest.next()?;
         expected.contains(&next).then(|| Self::new(rest.as_str()))
     }
 
-    /// Passes over a character that may not be there.
+    /// Passes over a character, if it is there.
     pub(super) fn maybe(self, expected: &[char]) -> Self {
         self.one_of(expected).unwrap_or(self)
     }
@@ -165,7 +165,7 @@ impl<'a> Reader<'a> {
         (count >= least).then(|| Self::new(after.as_str()))
     }
 
-    /// Passes over white space, which may not be there.
+    /// Passes over white space, if any.
     pub(super) fn spaces(self) -> Self {
         Self::new(self.rest.trim_start())
     }
@@ -180,7 +180,7 @@ pub(super) fn is_word(letter: char) -> bool {
     letter.is_alphanumeric() || letter == '_'
 }
 
-/// The time that a line of a log begins with: what follows it, and whether it names seconds.
+/// The text after the time at the start of a log line, and whether the time has seconds.
 pub(super) fn after_time(line: &str) -> Option<(&str, bool)> {
     let start = Reader::new(line).maybe(&['[', '(', '<']);
     let (after, seconds) = instant(start)?;

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn kinds(prompt: &str) -> Vec<Kind> {
-    split(prompt).material.iter().map(|one| one.kind).collect()
+    split(prompt).material.iter().map(|material| material.kind).collect()
 }
 
 #[test]
@@ -142,7 +142,7 @@ const MATERIAL: &[(Kind, &str)] = &[
 fn each_kind_of_material_is_known_by_itself() {
     for (kind, material) in MATERIAL {
         let found = split(material);
-        // The last line of an output may be a request, and a single line is one.
+        // The last line of an output may be a request, and a single line is a request.
         let only = found.request.is_empty() || *kind == Kind::Terminal || !material.contains('\n');
         assert!(only, "{kind:?}: {material}\nrequest: {:?}", found.request);
         assert_eq!(kinds(&format!("fix this\n\n{material}")), [*kind], "{material}");
@@ -302,7 +302,7 @@ fn a_single_line_is_what_the_person_says() {
     }
 }
 
-/// Texts that are slow to read where something is looked for again and again.
+/// Texts that are slow to parse if a search is repeated at each position.
 #[test]
 fn a_long_paste_takes_as_long_as_its_length() {
     let pieces = [
@@ -345,10 +345,14 @@ fn a_long_paste_takes_as_long_as_its_length() {
     }
 }
 
-/// Spans cover the prompt, and the request is made of its own.
+/// Spans cover the prompt, and the request consists of its own spans.
 fn check(prompt: &str, found: &Split) {
-    let mut all: Vec<Span> =
-        found.spans.iter().copied().chain(found.material.iter().map(|one| one.span)).collect();
+    let mut all: Vec<Span> = found
+        .spans
+        .iter()
+        .copied()
+        .chain(found.material.iter().map(|material| material.span))
+        .collect();
     all.sort_by_key(|span| (span.start, span.end));
     let mut end = 0;
     for span in &all {

@@ -49,7 +49,7 @@ pub(super) fn code(text: &str, indent: usize) -> Option<Sign> {
     if prose {
         return None;
     }
-    let operators = OPERATORS.iter().filter(|one| bare.contains(**one)).count();
+    let operators = OPERATORS.iter().filter(|operator| bare.contains(**operator)).count();
     match operators {
         0 => {}
         1 => return found(kind, HALF),
@@ -57,14 +57,14 @@ pub(super) fn code(text: &str, indent: usize) -> Option<Sign> {
     }
     let symbols = bare
         .chars()
-        .filter(|one| {
-            matches!(one, '(' | ')' | '=' | '[' | ']' | '"' | '\'' | '<' | '>' | '{' | '}' | ';')
+        .filter(|c| {
+            matches!(c, '(' | ')' | '=' | '[' | ']' | '"' | '\'' | '<' | '>' | '{' | '}' | ';')
         })
         .count();
     let goes_on = bare.ends_with([',', '(', '[', '\\']) && symbols > 0;
     let flags =
         text.split_whitespace().filter(|token| token.len() > 1 && token.starts_with('-')).count();
-    if flags >= 2 && words.common == 0 && text.starts_with(|one: char| one.is_ascii_lowercase()) {
+    if flags >= 2 && words.common == 0 && text.starts_with(|c: char| c.is_ascii_lowercase()) {
         return found(Kind::Terminal, ENOUGH);
     }
     (goes_on || (indent >= 2 && symbols >= 2)).then_some(Sign { kind, weight: HALF })
@@ -85,7 +85,7 @@ fn announces(text: &str) -> bool {
     })
 }
 
-/// Words of a sentence that tell it from code.
+/// Words that distinguish a sentence from code.
 const BEGINNING: usize = 4;
 
 const DIRECTIVES: [&str; 10] = [
@@ -109,7 +109,7 @@ fn keyword(bare: &str, words: Words, indent: usize) -> Option<u8> {
     let (first, rest) = first_token(bare);
     let last = bare.chars().last().unwrap_or(' ');
     let prose = words.are_prose();
-    let named = |rest: &str| rest.starts_with(|one: char| is_word(one) || one == '$');
+    let named = |rest: &str| rest.starts_with(|c: char| is_word(c) || c == '$');
     match first {
         "def" | "fn" | "func" | "fun" | "function" | "sub" | "defp" | "defmodule" | "proc" => {
             (named(rest)
@@ -137,9 +137,7 @@ fn keyword(bare: &str, words: Words, indent: usize) -> Option<u8> {
         "class" | "struct" | "interface" | "enum" | "trait" | "impl" | "object" | "record" => {
             let shape =
                 matches!(last, ':' | '{') || rest.contains('(') || rest.contains(" extends ");
-            (shape
-                && rest.starts_with(|one: char| one.is_uppercase() || one == '<')
-                && words.all <= 8)
+            (shape && rest.starts_with(|c: char| c.is_uppercase() || c == '<') && words.all <= 8)
                 .then_some(ENOUGH)
         }
         "import" | "from" => import(bare, words),
@@ -180,9 +178,9 @@ fn keyword(bare: &str, words: Words, indent: usize) -> Option<u8> {
             let decorator = first.strip_prefix('@').is_some_and(|name| {
                 rest.is_empty()
                     && name.starts_with(char::is_alphabetic)
-                    && name.chars().all(|one| {
-                        is_word(one) || matches!(one, '.' | '(' | ')' | '"' | '/' | ',' | '=')
-                    })
+                    && name
+                        .chars()
+                        .all(|c| is_word(c) || matches!(c, '.' | '(' | ')' | '"' | '/' | ',' | '='))
             });
             decorator.then(|| if first.contains('(') { ENOUGH } else { HALF })
         }
@@ -222,7 +220,7 @@ fn import(bare: &str, words: Words) -> Option<u8> {
         Some(ENOUGH)
     } else if words.all == 2
         && words.common <= 1
-        && rest.chars().all(|one| is_word(one) || matches!(one, '.' | ','))
+        && rest.chars().all(|c| is_word(c) || matches!(c, '.' | ','))
         && first == "import"
     {
         Some(HALF)
@@ -243,11 +241,11 @@ fn assignment(bare: &str) -> Option<u8> {
     let right = right.trim();
     let names: Vec<&str> = left.split_whitespace().collect();
     let is_target = |name: &str| {
-        name.starts_with(|one: char| one.is_alphabetic() || matches!(one, '_' | '$' | '*' | '@'))
-            && name.chars().all(|one| {
-                is_word(one)
+        name.starts_with(|c: char| c.is_alphabetic() || matches!(c, '_' | '$' | '*' | '@'))
+            && name.chars().all(|c| {
+                is_word(c)
                     || matches!(
-                        one,
+                        c,
                         '.' | '['
                             | ']'
                             | '"'
@@ -281,16 +279,16 @@ fn assignment(bare: &str) -> Option<u8> {
     }
 }
 
-/// `print(total)`, `app.get("/", (req, res) =>`, `.filter(one => one.ok)`.
+/// `print(total)`, `app.get("/", (req, res) =>`, `.filter(row => row.ok)`.
 fn call(bare: &str) -> Option<u8> {
     let open = bare.find('(')?;
     let name = bare.get(..open)?;
     let chained = name.starts_with('.');
     let is_name = !name.is_empty()
-        && name.chars().all(|one| {
-            is_word(one) || matches!(one, '.' | ':' | '$' | '>' | '-' | '!' | '<' | '?')
-        })
-        && name.ends_with(|one: char| is_word(one) || matches!(one, '!' | '>'));
+        && name
+            .chars()
+            .all(|c| is_word(c) || matches!(c, '.' | ':' | '$' | '>' | '-' | '!' | '<' | '?'))
+        && name.ends_with(|c: char| is_word(c) || matches!(c, '!' | '>'));
     let ends = bare.ends_with([')', ';', ',', '{', '(', ':', '['])
         || bare.ends_with("=>")
         || bare.ends_with(")?");

@@ -51,7 +51,7 @@ const STATEMENTS: [&str; 22] = [
     "BEGIN;",
 ];
 
-/// A statement in capitals, or one that ends as a statement ends.
+/// A statement in capitals, or text that ends like a statement.
 pub(super) fn sql(text: &str, _indent: usize) -> Option<Sign> {
     let kind = Kind::Sql;
     let words = Words::of(&without_strings(text));
@@ -59,7 +59,7 @@ pub(super) fn sql(text: &str, _indent: usize) -> Option<Sign> {
     let start = text.chars().take(24).collect::<String>().to_uppercase();
     let states = starts_with_any(&start, &STATEMENTS);
     let capital = starts_with_any(text, &STATEMENTS);
-    let made = ["CREATE ", "WITH ", "INSERT "].iter().any(|one| start.starts_with(one));
+    let made = ["CREATE ", "WITH ", "INSERT "].iter().any(|opening| start.starts_with(opening));
     let lower = text.to_lowercase();
     let ends = text.ends_with(';') || (made && text.ends_with('('));
     let selects = text.contains([';', '*', '=']) && lower.contains(" from ");
@@ -74,8 +74,8 @@ pub(super) fn sql(text: &str, _indent: usize) -> Option<Sign> {
     if clause && starts_with_any(text, &CLAUSES) {
         return found(kind, HALF);
     }
-    // In small letters it takes the lines around it as well.
-    let small = text.starts_with(|one: char| one.is_ascii_lowercase());
+    // A statement in lower case also needs evidence around it.
+    let small = text.starts_with(|c: char| c.is_ascii_lowercase());
     let signs = !sentence && text.contains([',', '.', '(', '=', '*', '_']);
     let short = clause && words.all <= 4 && words.common <= 1;
     ((states || clause) && small && (signs || short)).then_some(Sign { kind, weight: HALF })
@@ -88,8 +88,8 @@ pub(super) fn markup(text: &str, _indent: usize) -> Option<Sign> {
         return found(kind, ENOUGH);
     }
     let name = rest.strip_prefix('/').unwrap_or(rest);
-    let tag = Reader::new(name).run(1, 64, |one| is_word(one) || matches!(one, ':' | '-' | '.'));
-    if !name.starts_with(|one: char| one.is_ascii_alphabetic()) {
+    let tag = Reader::new(name).run(1, 64, |c| is_word(c) || matches!(c, ':' | '-' | '.'));
+    if !name.starts_with(|c: char| c.is_ascii_alphabetic()) {
         return (text == "<>" || text.starts_with("</>")).then_some(Sign { kind, weight: HALF });
     }
     let after = tag?.rest;
@@ -113,7 +113,7 @@ pub(super) fn json(text: &str, _indent: usize) -> Option<Sign> {
     let value = |rest: &str| {
         let rest = rest.trim_start();
         rest.starts_with(['"', '{', '[', '-'])
-            || rest.starts_with(|one: char| one.is_ascii_digit())
+            || rest.starts_with(|c: char| c.is_ascii_digit())
             || starts_with_any(rest, &["true", "false", "null"])
     };
     let member = |text: &str| {
@@ -127,8 +127,8 @@ pub(super) fn json(text: &str, _indent: usize) -> Option<Sign> {
     let opened = text.strip_prefix('{').or_else(|| text.strip_prefix('['));
     if let Some(inner) = opened {
         let inner = inner.trim_start_matches(['{', '[', ' ']);
-        let list = inner.starts_with(['"', '{', '-'])
-            || inner.starts_with(|one: char| one.is_ascii_digit());
+        let list =
+            inner.starts_with(['"', '{', '-']) || inner.starts_with(|c: char| c.is_ascii_digit());
         let is_json = member(inner).is_some()
             || (list
                 && text.starts_with('[')
@@ -139,7 +139,7 @@ pub(super) fn json(text: &str, _indent: usize) -> Option<Sign> {
             return found(kind, ENOUGH);
         }
     }
-    if text.chars().all(|one| matches!(one, '{' | '}' | '[' | ']' | '(' | ')' | ',' | ';')) {
+    if text.chars().all(|c| matches!(c, '{' | '}' | '[' | ']' | '(' | ')' | ',' | ';')) {
         return found(Kind::Code, HALF);
     }
     if text.starts_with('"')
@@ -182,17 +182,16 @@ pub(super) fn config(text: &str, indent: usize) -> Option<Sign> {
             && key.len() <= 60
             && key
                 .chars()
-                .all(|one| is_word(one) || matches!(one, '.' | '-' | '/' | '@' | '*' | '"' | '$'))
+                .all(|c| is_word(c) || matches!(c, '.' | '-' | '/' | '@' | '*' | '"' | '$'))
             && !key.starts_with('-')
     };
     if let Some((key, value)) = item.split_once('=') {
         let key = key.trim_end();
         if name(key) && !value.starts_with(['=', '>']) && !value.trim().is_empty() {
-            let capital = key
-                .chars()
-                .all(|one| one.is_ascii_uppercase() || one == '_' || one.is_ascii_digit());
+            let capital =
+                key.chars().all(|c| c.is_ascii_uppercase() || c == '_' || c.is_ascii_digit());
             let words = Words::of(&without_strings(value));
-            // An expression is code; a sentence is one.
+            // An expression is code; a sentence is prose.
             let plain = !value.contains(['(', ';', '{']);
             if plain && (words.all <= 2 || !words.are_a_sentence()) {
                 return found(kind, if capital && key.len() > 1 { HALF } else { THIRD });
@@ -203,7 +202,7 @@ pub(super) fn config(text: &str, indent: usize) -> Option<Sign> {
         let is_name = section
             .trim_matches(['[', ']'])
             .chars()
-            .all(|one| is_word(one) || matches!(one, '.' | '-' | '"' | ' ' | ':' | '/'));
+            .all(|c| is_word(c) || matches!(c, '.' | '-' | '"' | ' ' | ':' | '/'));
         return (is_name && !section.is_empty()).then_some(Sign { kind, weight: THIRD });
     }
     if matches!(text, "---" | "...") {
@@ -216,14 +215,14 @@ pub(super) fn config(text: &str, indent: usize) -> Option<Sign> {
     {
         return None;
     }
-    // A column of keys and one of values.
+    // A column of keys and a column of values.
     if value.starts_with("   ") && !value.trim().is_empty() {
         return found(kind, HALF);
     }
     let value = value.trim();
     let labelled = key.starts_with(char::is_uppercase) && !key.contains(['_', '.']) && indent == 0;
     if value.is_empty() {
-        // Whether it has members is for the lines below it to say.
+        // The lines below it show whether it has members.
         return (!labelled).then_some(Sign { kind, weight: NEIGHBOUR });
     }
     let words = Words::of(value);
@@ -232,8 +231,8 @@ pub(super) fn config(text: &str, indent: usize) -> Option<Sign> {
     (is_value && deep).then_some(Sign { kind, weight: THIRD })
 }
 
-/// Whether a line is a key whose value the lines below it must hold.
+/// Whether a line is a key whose value must follow on the lines below it.
 pub(in super::super) fn is_bare_key(line: &str) -> bool {
     let text = line.trim();
-    text.ends_with(':') && config(text, 1).is_some_and(|one| one.weight == NEIGHBOUR)
+    text.ends_with(':') && config(text, 1).is_some_and(|sign| sign.weight == NEIGHBOUR)
 }

@@ -33,7 +33,7 @@ pub(super) fn diff(text: &str, indent: usize) -> Option<Sign> {
         return found(Kind::Diff, ENOUGH);
     }
     let index =
-        || Reader::new(text).text("index ")?.run(7, 40, |one| one.is_ascii_hexdigit())?.text("..");
+        || Reader::new(text).text("index ")?.run(7, 40, |c| c.is_ascii_hexdigit())?.text("..");
     if index().is_some()
         || starts_with_any(text, &["new file mode 1", "deleted file mode 1", "similarity index "])
     {
@@ -42,7 +42,7 @@ pub(super) fn diff(text: &str, indent: usize) -> Option<Sign> {
     // A changed line; a dash before a space begins the item of a list.
     let changed = text.strip_prefix('+').or_else(|| text.strip_prefix('-'))?;
     let rest = changed.trim_start();
-    let is_code = || code(rest, changed.len() - rest.len()).is_some_and(|one| one.weight >= HALF);
+    let is_code = || code(rest, changed.len() - rest.len()).is_some_and(|sign| sign.weight >= HALF);
     let is_deep = changed.starts_with("    ") || changed.starts_with('\t');
     let is_item = changed.starts_with(' ') && !is_deep;
     (indent == 0 && !rest.is_empty() && !is_item && (is_deep || is_code()))

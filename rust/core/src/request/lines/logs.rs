@@ -29,7 +29,7 @@ pub(super) fn log(text: &str, _indent: usize) -> Option<Sign> {
         return found(kind, if Words::of(rest).common == 0 { ENOUGH } else { NEIGHBOUR });
     }
     // The access log of a web server, and the plan of a query.
-    let access = text.contains("] \"") && first.starts_with(|one: char| one.is_ascii_hexdigit());
+    let access = text.contains("] \"") && first.starts_with(|c: char| c.is_ascii_hexdigit());
     if access || text.contains("(cost=") {
         return found(kind, ENOUGH);
     }
@@ -37,7 +37,7 @@ pub(super) fn log(text: &str, _indent: usize) -> Option<Sign> {
         token.split_once('=').is_some_and(|(key, value)| {
             !key.is_empty()
                 && !value.is_empty()
-                && key.chars().all(|one| is_word(one) || matches!(one, '.' | '-'))
+                && key.chars().all(|c| is_word(c) || matches!(c, '.' | '-'))
         })
     });
     if fields.take(3).count() == 3
@@ -55,8 +55,8 @@ pub(super) fn log(text: &str, _indent: usize) -> Option<Sign> {
     }
     // A rule between two parts.
     let mut rule = text.chars();
-    let mark = rule.next().filter(|one| matches!(one, '=' | '-' | '_' | '.' | '~' | '*'));
-    if text.len() >= 4 && mark.is_some_and(|mark| rule.all(|one| one == mark)) {
+    let mark = rule.next().filter(|c| matches!(c, '=' | '-' | '_' | '.' | '~' | '*'));
+    if text.len() >= 4 && mark.is_some_and(|mark| rule.all(|c| c == mark)) {
         return found(kind, NEIGHBOUR);
     }
     text.starts_with(['✓', '✔', '✗', '✘', '✖', '×', '●']).then_some(Sign { kind, weight: HALF })
@@ -98,9 +98,8 @@ fn by_place(first: &str, rest: &str) -> Option<u8> {
     let extension = first.get(dot + 1..digits)?;
     let path = first.get(..digits)?;
     let number = Reader::new(first.get(digits + 1..)?).digits(1, 6)?;
-    let is_path = path
-        .chars()
-        .all(|one| is_word(one) || matches!(one, '.' | '/' | '\\' | '-' | '@' | '+' | '~'));
+    let is_path =
+        path.chars().all(|c| is_word(c) || matches!(c, '.' | '/' | '\\' | '-' | '@' | '+' | '~'));
     let is_place = is_path && !extension.is_empty() && !path.ends_with('.');
     let closes = number.is_at_end() || number.rest.starts_with([':', ')', ',']);
     if !(is_place && closes && path.contains(char::is_alphabetic)) {
@@ -110,7 +109,7 @@ fn by_place(first: &str, rest: &str) -> Option<u8> {
     Some(if says_more || number.rest.len() > 1 { ENOUGH } else { HALF })
 }
 
-/// What a person typed at a prompt.
+/// A command that a person typed at a prompt.
 pub(super) fn terminal(text: &str, _indent: usize) -> Option<Sign> {
     let kind = Kind::Terminal;
     let (first, rest) = first_token(text);
@@ -140,14 +139,14 @@ pub(super) fn terminal(text: &str, _indent: usize) -> Option<Sign> {
     // `PS C:\work> dir` and `C:\work>dir`
     let path = text.strip_prefix("PS ").unwrap_or(text);
     let drive =
-        Reader::new(path).run(1, 1, |one| one.is_ascii_uppercase()).and_then(|at| at.text(":\\"));
+        Reader::new(path).run(1, 1, |c| c.is_ascii_uppercase()).and_then(|at| at.text(":\\"));
     if drive.is_some_and(|at| at.rest.split(' ').next().is_some_and(|path| path.contains('>'))) {
         return found(kind, ENOUGH);
     }
     // `anna@web1:~/app$ ls` and `(venv) anna@web1 app % ls`
     let prompt = if first.starts_with('(') { rest } else { text };
     let user = Reader::new(prompt)
-        .run(1, 32, |one| is_word(one) || matches!(one, '-' | '.'))
+        .run(1, 32, |c| is_word(c) || matches!(c, '-' | '.'))
         .and_then(|at| at.text("@"));
     let typed = user.is_some_and(|at| {
         let mut parts = at.rest.splitn(4, ' ');
@@ -162,7 +161,7 @@ pub(super) fn machine(text: &str) -> Option<Sign> {
     let odd = text.split_whitespace().filter(|token| {
         let inner =
             token.trim_matches(['.', ',', ';', ':', '!', '?', '(', ')', '"', '\'', '*', '-']);
-        inner.contains(|one: char| one.is_ascii_digit() || "/\\_=<>{}[]@#|%$^~+:".contains(one))
+        inner.contains(|c: char| c.is_ascii_digit() || "/\\_=<>{}[]@#|%$^~+:".contains(c))
     });
     // A list of files is a part of a request.
     let is_one = tokens >= 3 && odd.count() * 2 >= tokens && !Words::of(text).are_a_sentence();

@@ -22,10 +22,10 @@ fn begins(text: &str, pattern: &str) -> bool {
     let mut rest = text;
     for expected in pattern.chars() {
         let is_part: fn(char) -> bool = match expected {
-            '#' => |one| one.is_ascii_digit(),
-            '~' => |one| one.is_ascii_hexdigit(),
-            '%' => |one| one.is_alphanumeric() || matches!(one, '_' | '-' | '.' | '/' | '\\'),
-            '@' => |one| one.is_alphanumeric() || matches!(one, '_' | '-' | '.'),
+            '#' => |c| c.is_ascii_digit(),
+            '~' => |c| c.is_ascii_hexdigit(),
+            '%' => |c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | '\\'),
+            '@' => |c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.'),
             '␣' => char::is_whitespace,
             '^' => return rest.is_empty(),
             literal => match rest.strip_prefix(if literal == '♯' { '#' } else { literal }) {

@@ -5,12 +5,12 @@ use crate::request::Kind;
 
 pub(super) fn table(text: &str, _indent: usize) -> Option<Sign> {
     let kind = Kind::Table;
-    let drawn = text.chars().filter(|one| matches!(one, '\u{2500}'..='\u{257F}')).count();
+    let drawn = text.chars().filter(|c| matches!(c, '\u{2500}'..='\u{257F}')).count();
     if drawn >= 2 {
         return found(kind, ENOUGH);
     }
-    let ruled = text.chars().all(|one| matches!(one, '|' | '-' | ':' | '+' | '=' | ' '));
-    let columns = text.bytes().filter(|one| matches!(one, b'|' | b'+')).count();
+    let ruled = text.chars().all(|c| matches!(c, '|' | '-' | ':' | '+' | '=' | ' '));
+    let columns = text.bytes().filter(|byte| matches!(byte, b'|' | b'+')).count();
     if ruled && text.contains("--") && columns >= 1 {
         return found(kind, ENOUGH);
     }
@@ -69,6 +69,6 @@ pub(super) fn address(text: &str) -> Option<Sign> {
     let scheme = text.find("://")?;
     let is_one = scheme > 0
         && !text.contains(char::is_whitespace)
-        && text.get(..scheme)?.bytes().all(|one| one.is_ascii_alphabetic());
+        && text.get(..scheme)?.bytes().all(|byte| byte.is_ascii_alphabetic());
     whole(Kind::Url, is_one)
 }

@@ -19,7 +19,7 @@ fn frame(text: &str, indent: usize) -> Option<Sign> {
         let (name, rest) = first_token(place);
         let called = place.contains('(') && (place.ends_with(')') || place.contains(") in "));
         let named = name.contains(['.', '/', ':', '<']) || rest.starts_with('(') || name == "async";
-        let placed = place.ends_with(|one: char| one.is_ascii_digit()) && name.contains([':', '/']);
+        let placed = place.ends_with(|c: char| c.is_ascii_digit()) && name.contains([':', '/']);
         let line = place.contains(":line ");
         if (called && named) || placed || line {
             return found(kind, ENOUGH);
@@ -59,8 +59,8 @@ fn frame(text: &str, indent: usize) -> Option<Sign> {
         return found(kind, ENOUGH);
     }
     // A line of carets under the place of an error.
-    let carets = text.bytes().filter(|one| *one == b'^').count();
-    let only = text.chars().all(|one| matches!(one, '^' | '~' | '|' | ' ' | '-'));
+    let carets = text.bytes().filter(|byte| *byte == b'^').count();
+    let only = text.chars().all(|c| matches!(c, '^' | '~' | '|' | ' ' | '-'));
     (only && (carets >= 3 || (carets > 0 && indent > 0))).then_some(Sign { kind, weight: HALF })
 }
 
@@ -72,7 +72,7 @@ fn exception(text: &str) -> Option<Sign> {
     let name =
         name.split_once(" [").or_else(|| name.split_once('(')).map_or(name, |(name, _)| name);
     let last = name.rsplit(['.', ':', '\\']).next().unwrap_or(name);
-    let is_name = name.chars().all(|one| is_word(one) || matches!(one, '.' | ':' | '$' | '\\'))
+    let is_name = name.chars().all(|c| is_word(c) || matches!(c, '.' | ':' | '$' | '\\'))
         && last.starts_with(char::is_uppercase)
         && (message.is_some() || name == text);
     let is_error = ["Error", "Exception", "Fault", "Panic", "Interrupt", "Exit"]
@@ -93,13 +93,13 @@ const REGISTERS: [&str; 13] =
 fn dump(text: &str, _indent: usize) -> Option<Sign> {
     let (first, rest) = first_token(text);
     let hex = |token: &str, least: usize| {
-        token.len() >= least && token.bytes().all(|one| one.is_ascii_hexdigit())
+        token.len() >= least && token.bytes().all(|byte| byte.is_ascii_hexdigit())
     };
     let address = first.trim_end_matches(':').trim_start_matches("0x");
     let groups = rest.split_whitespace().take(4);
     if hex(address, 4)
         && groups.clone().count() == 4
-        && groups.clone().all(|one| hex(one, 2) && one.len() <= 8)
+        && groups.clone().all(|group| hex(group, 2) && group.len() <= 8)
     {
         return found(Kind::Dump, ENOUGH);
     }
@@ -116,14 +116,14 @@ fn dump(text: &str, _indent: usize) -> Option<Sign> {
         let token = token.trim_matches(['(', ')', '[', ']', ',', '<', '>', '@', '*']);
         let offset = token.split_once("+0x").map(|(_, offset)| offset);
         let number = token.strip_prefix("0x").or(offset);
-        number.is_some_and(|rest| rest.starts_with(|one: char| one.is_ascii_hexdigit()))
+        number.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_hexdigit()))
     });
     let places = places.count();
     if places > 0 && !Words::of(text).are_a_sentence() {
         let enough = places > 1 || text.contains("+0x");
         return found(Kind::Dump, if enough { ENOUGH } else { HALF });
     }
-    let is_data = |token: &str| token.bytes().all(|one| one.is_ascii_graphic());
+    let is_data = |token: &str| token.bytes().all(|byte| byte.is_ascii_graphic());
     (rest.is_empty() && first.len() >= 40 && is_data(first) && !first.contains("://")).then(|| {
         let weight = if first.len() >= LONGEST_WORD { ENOUGH } else { HALF };
         Sign { kind: Kind::Dump, weight }

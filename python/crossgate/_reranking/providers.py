@@ -1,8 +1,8 @@
-"""The registry of stage-2 tiers: hosted providers, and the table of all tiers.
+"""Hosted providers with their addresses, limits and formats, and the table of all stage-2 tiers.
 
 The library, the command line, `crossgate doctor` and docs/rerankers.md read this module. To add a
 provider whose interface is a JSON request with a query and documents, add it to `PROVIDERS`, and
-its class to `hosted`.
+its class to `hosted_rerankers`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from os import PathLike
@@ -18,6 +18,7 @@ from crossgate._decision.cascade import (
     Request,
     Stage1,
     arun,
+    in_time,
     milliseconds,
     policy_of_call,
     readable,
@@ -26,7 +27,7 @@ from crossgate._decision.cascade import (
 from crossgate._decision.context import Context, Conversation, mixed, traced
 from crossgate._reranking.chain import Chain, load, unloaded
 from crossgate._reranking.contract import Deadline
-from crossgate._retrieval.index import Index, bundled_embedder, check_documents, is_blank
+from crossgate._retrieval.document_index import Index, bundled_embedder, check_documents, is_blank
 from crossgate._retrieval.spelling import corrected
 from crossgate._retrieval.windows import Window, windows
 from crossgate._runtime.models.manifest import PASSAGE_RERANKER
@@ -404,8 +405,15 @@ class _CandidateSearch:
     def run(self, profile: Profile, notes: tuple[Degradation, ...]) -> Stage1:
         """Score the candidates; when time runs out, keep the order of the retriever."""
         start = perf_counter()
-        searched, late = _in_time(partial(self._search, profile), self._deadline)
+        late: tuple[Degradation, ...] = ()
+        search = partial(self._search, profile)
+        searched = in_time(search, self._deadline, "stage1", least=_LEAST_SECONDS)
         if searched is None:
+            detail = (
+                f"{self._deadline.budget_ms:g} ms was too short to score the candidates; "
+                "the retriever's order was kept"
+            )
+            late = (Degradation(code="budget", detail=detail),)
             unread = [_unread(document.id) for document in self.documents]
             searched = unread, {}, (), Conversation()
         found, chosen, failed, conversation = searched
@@ -439,8 +447,7 @@ class _CandidateSearch:
             self._warn(
                 "vectors_unused",
                 f"only {share_of(having, len(self.documents), 'candidate')} with a vector: all "
-                "need one to be "
-                "compared with the query's",
+                "need one to be compared with the query's",
             )
         return None
 
@@ -466,8 +473,9 @@ class _CandidateSearch:
             vector, vectors, failed = self._embedded(chosen)
         core = _core.Index(self._language, "", 0 if vector is None else len(vector))
         index = Index(core, None, body_chars=sys.maxsize)
+        # Metadata is not stored here, so it may be of any type.
         index.upsert(
-            replace(document, vector=None if vector is None else vectors[document.id])
+            replace(document, vector=None if vector is None else vectors[document.id], metadata={})
             for document in self.documents
         )
         search = partial(
@@ -496,14 +504,14 @@ class _CandidateSearch:
     ) -> tuple[Vector | None, dict[str, Vector | None], tuple[Degradation, ...]]:
         """Return the vectors of query and candidates; of a long candidate, that of its windows."""
         texts = [
-            chosen[document.id].text if document.id in chosen else document.content
+            chosen[document.id].embedded if document.id in chosen else document.content
             for document in self.documents
         ]
         try:
-            query, *made = bundled_embedder().embed([self.query, *texts])
+            query, *vectors = bundled_embedder().embed([self.query, *texts])
         except ModelError as error:  # BM25 decides alone
             return None, {}, (degradation("embedder", error),)
-        return query, {d.id: one for d, one in zip(self.documents, made, strict=True)}, ()
+        return query, {d.id: vector for d, vector in zip(self.documents, vectors, strict=True)}, ()
 
     def _with_coverage(
         self, scored: Sequence[_core.Scored], chosen: Mapping[str, Window], profile: Profile
@@ -560,28 +568,6 @@ def _has_unknown_words(query: str, documents: Sequence[Document], language: str)
             return False
         asked.difference_update(_core.analyze(document.content, language))
     return bool(asked)
-
-
-def _in_time(
-    read: Callable[[], _Searched], deadline: Deadline
-) -> tuple[_Searched | None, tuple[Degradation, ...]]:
-    """Return the scored candidates, or the degradation if scoring them took too long."""
-    left = deadline.left
-    if left is None:
-        return read(), ()
-    from concurrent.futures import wait
-
-    from crossgate._runtime.threads import run_on_thread
-
-    future = run_on_thread(read, "stage1")
-    wait([future], max(left, _LEAST_SECONDS))
-    if future.done():
-        return future.result(), ()
-    detail = (
-        f"{deadline.budget_ms:g} ms was too short to score the candidates; "
-        "the retriever's order was kept"
-    )
-    return None, (Degradation(code="budget", detail=detail),)
 
 
 def _unread(id: str) -> _core.Scored:

@@ -14,6 +14,11 @@ from crossgate._sources.common import LeftOut, Unusable, is_unicode
 _FRONT_MATTER_CHARS = 64 * 1024
 _YAML_DEPTH = 50
 _WHEN_TO_USE = ("when_to_use", "when-to-use")
+_SEPARATORS = re.compile(r"[,;|\n]")
+_DENIAL = re.compile(r"(?i)(not|no|never|do not|don't|avoid|skip|except)\b")
+_LONGEST_TRIGGER = 4
+"""Words of a trigger; a longer item is a sentence."""
+_MOST_TRIGGERS = 64
 # Marks a skill that only people may call, by its name.
 _MANUAL = ("disable-model-invocation", "disable_model_invocation")
 _YES = ("true", "yes", "on")
@@ -222,6 +227,18 @@ def text_of(values: dict[str, Value], key: str) -> str:
 def texts_of(values: dict[str, Value], key: str) -> tuple[str, ...]:
     """Return the strings of a list in the front matter."""
     return tuple(filter(is_unicode, values[key].texts)) if key in values else ()
+
+
+def triggers_of(values: dict[str, Value]) -> tuple[str, ...]:
+    """Return the triggers of a `when_to_use` that is a list of words and short phrases."""
+    found: list[str] = []
+    for key in _WHEN_TO_USE:
+        items = texts_of(values, key) or _SEPARATORS.split(text_of(values, key))
+        items = [item.strip(" \t-*\"'`") for item in items]
+        is_list = all(len(item.split()) <= _LONGEST_TRIGGER for item in items)
+        if is_list and not any(_DENIAL.match(item) for item in items):
+            found += filter(None, items)
+    return tuple(found[:_MOST_TRIGGERS])
 
 
 def description_of(values: dict[str, Value]) -> str:

@@ -15,7 +15,7 @@ from crossgate._calibration.relevance import fit_any_fits, fit_relevance
 from crossgate._core import MOST_CANDIDATES, Profile, Promise, Shortlist
 from crossgate._evaluation.measures.shortlists import Shortlists, measure_shortlists
 from crossgate._evaluation.runs.modes import STAGES, decide_all, without_thresholds
-from crossgate._evaluation.runs.runs import MODES, Mode, StoredQuery
+from crossgate._evaluation.runs.stored_runs import MODES, Mode, StoredQuery
 from crossgate._support.errors import CalibrationError
 from crossgate._support.wording import counted
 from crossgate._values.results import RouteResult

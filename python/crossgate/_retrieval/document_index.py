@@ -25,7 +25,7 @@ from crossgate._retrieval.hints import (
     without_known,
 )
 from crossgate._retrieval.passages import BODY_CHARS, passages
-from crossgate._runtime.models import cache
+from crossgate._runtime.models import local_files
 from crossgate._support.checks import (
     check_count,
     check_ids,
@@ -448,7 +448,7 @@ class Index:
     def _made(self) -> Embedder:
         """Return the embedder of the index's name."""
         name = self.embedder.partition("@")[0]
-        if cache.identity(name) is None:
+        if local_files.identity(name) is None:
             raise ModelError(
                 "unknown_model",
                 f"the vectors of the index were made by {self.embedder or 'no embedder'}, a "
@@ -488,7 +488,7 @@ class Index:
         import pickle
         import tempfile
 
-        known = cache.identity(self.embedder.partition("@")[0]) is not None
+        known = local_files.identity(self.embedder.partition("@")[0]) is not None
         embedder = None if known else self._embedder
         try:
             pickle.dumps(embedder)
@@ -636,8 +636,7 @@ def check_documents(documents: Iterable[Document], *, empty: bool = False) -> No
             raise InputError(
                 "malformed_candidate",
                 f"document {position} must be a Document, not {type_of(document)}: use "
-                "Document(**row) "
-                "for a mapping",
+                "Document(**row) for a mapping",
             )
         _check(document, empty=empty)
         if document.id in seen:

@@ -297,8 +297,6 @@ def scored_texts(asked: TextsRequest, result: RouteResult) -> list[dict[str, Any
     """Answer as TEI does; `raw_scores` are the cross-encoder's scores, if it answered."""
     pairs = ranked(result, limit=asked.top_n, least=asked.min_relevance)
     raw = asked.raw_scores and all(hit.rerank_score is not None for hit, _ in pairs)
-    if raw:
-        pairs.sort(key=lambda pair: -(pair[0].rerank_score or 0.0))
     return [
         {"index": hit.index, "score": hit.rerank_score if raw else number}
         | ({"text": hit.document.text} if asked.return_text else {})

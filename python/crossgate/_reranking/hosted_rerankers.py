@@ -1,20 +1,20 @@
-"""Rerankers of hosted providers, each defined by its entry in the registry."""
+"""Rerankers of hosted providers, each defined by its entry in `providers`."""
 
 from __future__ import annotations
 
 from typing import Any, ClassVar, Self
 
 from crossgate._reranking.http import HttpTransport
-from crossgate._reranking.registry import PROVIDERS, Provider
+from crossgate._reranking.providers import PROVIDERS, Provider
 from crossgate._reranking.remote import ApiKey, RemoteReranker, require_key, switched_off
 from crossgate._support.checks import check_text
 
 
 class HostedReranker(RemoteReranker):
-    """A reranker of a provider in the registry.
+    """A reranker of a provider in `PROVIDERS`.
 
     Args:
-        model: Name of the model; None for the provider's default in the registry.
+        model: Name of the model; None for the provider's default.
         api_key: The API key; by default from the environment.
         base_url: Address of the interface; by default the provider's.
         options: As for `RemoteReranker`.
