@@ -61,8 +61,8 @@ def ask_crossgate(library: Library, prompts: list[str]) -> list[Answer]:
     """Stage 1 with the bundled profile."""
     names = {document.id: name for name, document in library.documents.items()}
     index = crossgate.Index.build(library.documents.values())
-    found = crossgate.Router(index, reranker=None).route_many(prompts, progress=False)
-    return [(first(names[hit.id] for hit in one.hits), bool(one.ids)) for one in found]
+    results = crossgate.Router(index, reranker=None).route_many(prompts, progress=False)
+    return [(first(names[hit.id] for hit in result.hits), bool(result.ids)) for result in results]
 
 
 def ask_bm25s(library: Library, prompts: list[str]) -> list[Answer]:
@@ -70,12 +70,12 @@ def ask_bm25s(library: Library, prompts: list[str]) -> list[Answer]:
     import bm25s
 
     names = list(library.documents)
-    texts = [f"{name} {one.text} {one.body}" for name, one in library.documents.items()]
+    texts = [f"{name} {found.text} {found.body}" for name, found in library.documents.items()]
     index = bm25s.BM25()
     index.index(bm25s.tokenize(texts, show_progress=False), show_progress=False)
     tokens = bm25s.tokenize(prompts, show_progress=False, return_ids=False)
-    scores = [index.get_scores(one) for one in tokens]
-    return [(names[one.argmax()] if one.max() > 0 else None, None) for one in scores]
+    scores = [index.get_scores(words) for words in tokens]
+    return [(names[row.argmax()] if row.max() > 0 else None, None) for row in scores]
 
 
 def ask_lockkeeper(library: Library, prompts: list[str]) -> list[Answer]:
@@ -112,7 +112,8 @@ def ask_ratel(library: Library, prompts: list[str]) -> list[Answer]:
     async def ask() -> list[Answer]:
         catalog = ratel_ai.SkillCatalog()
         await catalog.register(skills)
-        return [(first(hit.skill_id for hit in catalog.search(one, 1)), None) for one in prompts]
+        found = [catalog.search(prompt, 1) for prompt in prompts]
+        return [(first(hit.skill_id for hit in hits), None) for hits in found]
 
     return asyncio.run(ask())
 
@@ -127,8 +128,8 @@ def ask_callbus(library: Library, prompts: list[str]) -> list[Answer]:
         Tool(id=name, doc={"name": name, "description": text})
         for name, text in library.descriptions
     )
-    ranked = scorer.rank([Query(id=one, text=one, qrels={}) for one in prompts], 1)
-    return [(first(one.tool_ids), None) for one in ranked]
+    found = scorer.rank([Query(id=prompt, text=prompt, qrels={}) for prompt in prompts], 1)
+    return [(first(ranked.tool_ids), None) for ranked in found]
 
 
 def ask_graph_tool_call(library: Library, prompts: list[str]) -> list[Answer]:
@@ -138,7 +139,7 @@ def ask_graph_tool_call(library: Library, prompts: list[str]) -> list[Answer]:
     graph = ToolGraph()
     tools = [{"name": name, "description": text} for name, text in library.descriptions]
     schemas = graph.add_tools([tool | {"inputSchema": {"type": "object"}} for tool in tools])
-    names = dict(zip((one.name for one in schemas), library.documents, strict=True))
+    names = dict(zip((schema.name for schema in schemas), library.documents, strict=True))
     found = [graph.retrieve(prompt, top_k=1) for prompt in prompts]
     return [(first(names[tool.name] for tool in tools), None) for tools in found]
 
@@ -151,7 +152,7 @@ def ask_skill_proof(library: Library, prompts: list[str]) -> list[Answer]:
 
     def ask(prompt: str) -> Answer:
         found = ranking.select_skill(catalog, prompt)
-        return first(one.skill.name for one in found.candidates), found.status == "selected"
+        return first(ranked.skill.name for ranked in found.candidates), found.status == "selected"
 
     return [ask(prompt) for prompt in prompts]
 
@@ -166,12 +167,12 @@ def ask_agentskills(library: Library, prompts: list[str]) -> list[Answer]:
 
         return SimpleNamespace(get_id=lambda: name, get_metadata=metadata)
 
-    skills = [skill(*one) for one in library.descriptions]
+    skills = [skill(name, text) for name, text in library.descriptions]
 
     async def ask() -> list[Answer]:
         selector = LexicalSelector(SimpleNamespace(list_skills=lambda: skills))
         found = [await selector.select(prompt) for prompt in prompts]
-        return [(first(one.skill_ids), not one.is_empty) for one in found]
+        return [(first(selection.skill_ids), not selection.is_empty) for selection in found]
 
     return asyncio.run(ask())
 
@@ -211,7 +212,7 @@ def ask_skillroute(library: Library, prompts: list[str]) -> list[Answer]:
 
     def ask(prompt: str) -> Answer:
         found = router.route(prompt, record_trace=False)
-        return first(one.name for one in found.candidates), not found.clarification_needed
+        return first(ranked.name for ranked in found.candidates), not found.clarification_needed
 
     return [ask(prompt) for prompt in prompts]
 
