@@ -235,7 +235,7 @@ class SlowEmbedder(WordEmbedder):
         return super().embed(texts, progress=progress)
 
 
-def test_what_stage_1_takes_is_gone_for_the_reranker() -> None:
+def test_time_of_stage_1_is_deducted_for_the_reranker() -> None:
     reranker = Own(lambda passages, deadline: [PairScore(1.0) for _ in passages])
     router = Router(build(embedder=SlowEmbedder()), reranker=reranker, profile=REPLACE)
     result = router.route(QUERY, budget_ms=250)
@@ -258,7 +258,7 @@ def test_reading_candidates_counts_as_time() -> None:
     assert result.timings["total"] >= 300
 
 
-def test_passages_carry_what_stage_1_knows() -> None:
+def test_passages_carry_the_scores_of_stage_1() -> None:
     seen: list[Passage] = []
 
     def scoring(passages: Sequence[Passage], deadline: Deadline) -> list[PairScore]:
@@ -335,7 +335,7 @@ def test_too_little_time_is_refused_before_it_is_spent() -> None:
     assert len(own.threads) == 1
 
 
-def test_no_passages_ask_nobody() -> None:
+def test_no_passages_make_no_call() -> None:
     own = Own(failing)
     assert bounded(own).score(QUERY, []) == ()
     assert asyncio.run(bounded(own).ascore(QUERY, [], deadline=Deadline(0))) == ()

@@ -133,7 +133,7 @@ def test_unclear_prompt_is_reranked() -> None:
     assert Settings(repetitions=1, sizes=(20,), against=()).against == ()
 
 
-def test_bm25s_finds_what_crossgate_finds() -> None:
+def test_bm25s_and_crossgate_find_the_same_documents() -> None:
     """Both follow Lucene; the scores differ only because crossgate's lengths are exact."""
     pytest.importorskip("bm25s", reason="bm25s is not installed")
     texts = Texts()

@@ -714,7 +714,7 @@ def test_any_fits_has_the_highest_likelihood(run: Run, stage: int) -> None:
         assert least < any_fits_loss(queries, weighed.replace(any_fits=other), stage), (name, step)
 
 
-def test_without_queries_that_nothing_fits_there_is_no_any_fits(run: Run) -> None:
+def test_any_fits_is_absent_without_no_match_queries(run: Run) -> None:
     matched = [query for query in run.queries if query.relevant][:30]
     profile = Profile(relevance=fit_relevance(matched, Profile()))
     assert fit_any_fits(matched, profile) == AnyFits()
@@ -1275,7 +1275,7 @@ def test_too_few_labels_for_a_promise_are_refused_with_the_number_needed() -> No
     assert any(f"is {found.shortlist.coverage:g}, the highest" in n for n in found.notes)
 
 
-def test_promise_beyond_the_maximum_length_is_refused_with_what_can_be_promised() -> None:
+def test_promise_beyond_the_maximum_length_is_refused_with_the_best_possible() -> None:
     # One half alone promises less than 0.5, and both together a little more.
     queries = noisy(150, 3)
     message = refused("promise_impossible", with_shortlist, queries, 0.95, 1)
@@ -1561,7 +1561,7 @@ def test_report_shows_each_kind_of_combination(combine: Combine, shown: str) -> 
     assert [line for line in lines if line.startswith(shown)]
 
 
-def test_report_begins_with_what_changes_for_a_user() -> None:
+def test_report_begins_with_the_changes_for_a_user() -> None:
     profile = Profile()
     figures = calibrating.figures_of(synthetic(matched=2, no_match=2), profile, 0)
     found = Calibration(

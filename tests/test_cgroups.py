@@ -98,7 +98,7 @@ def test_mount_point_with_a_space(tmp_path: Path) -> None:
     ("group", "mounts"),
     [("", ""), ("0::/pod", ""), ("nonsense\n:::\n\0", "a - b\n- - -\n31 - cgroup2"), ("0::/", V2)],
 )
-def test_without_readable_groups_there_is_no_quota(group: str, mounts: str, tmp_path: Path) -> None:
+def test_unreadable_groups_give_no_quota(group: str, mounts: str, tmp_path: Path) -> None:
     assert cpu_quota(fake(tmp_path, group, mounts, {})) is None
     assert cpu_quota(tmp_path / "missing") is None
 

@@ -65,7 +65,7 @@ def test_a_project_prefers_the_document_for_its_technology(index: Path) -> None:
         ] * 2
 
 
-def test_a_follow_up_means_what_the_request_before_it_meant(index: Path) -> None:
+def test_follow_up_selects_the_document_of_the_previous_request(index: Path) -> None:
     router = Router(index, reranker=None)
     context = Context(history=HISTORY)
     assert first(router.route(FOLLOW_UP, context=context)) == "translate"
@@ -73,12 +73,14 @@ def test_a_follow_up_means_what_the_request_before_it_meant(index: Path) -> None
     assert first(router.route(FOLLOW_UP, context=other)) == "pdf-tools"
 
 
-def test_thanks_are_no_earlier_request(index: Path) -> None:
+def test_a_remark_does_not_count_as_an_earlier_request(index: Path) -> None:
     router = Router(index, reranker=None)
-    trace = router.route(FOLLOW_UP, context=Context(history=HISTORY)).trace
-    assert [row["weight"] > 0 for row in trace["context"]["history"]] == [True, False]
     shorter = router.route(FOLLOW_UP, context=Context(history=HISTORY[:1]))
-    assert trace["stage1"] == shorter.trace["stage1"]
+    for remark in (HISTORY[1], *ASIDES):
+        history = (HISTORY[0], remark)
+        trace = router.route(FOLLOW_UP, context=Context(history=history)).trace
+        assert [row["weight"] > 0 for row in trace["context"]["history"]] == [True, False], remark
+        assert trace["stage1"] == shorter.trace["stage1"], remark
 
 
 def test_a_request_that_stands_alone_does_not_change_with_the_conversation(index: Path) -> None:
@@ -117,6 +119,22 @@ REMARKS = (
     "you made my evening",
     "I will ask my doctor about that",
 )
+ASIDES = (
+    "who wrote this?",
+    "what time is it",
+    "that is wrong",
+    "wait",
+    "why did you do that?",
+    "how long did that take",
+    "is it finished?",
+    "what do you mean by that?",
+    "which of these files did you read?",
+)
+QUESTIONS = (
+    "was that warning there before?",
+    "how far is the moon",
+    "what's the weather like today?",
+)
 FOREIGN = (
     "Prüfe den Vertrag",
     "Räume die Tabelle auf",
@@ -130,23 +148,21 @@ FOREIGN = (
 
 
 @pytest.mark.parametrize("count", range(1, 6))
-def test_what_asks_for_nothing_selects_nothing_after_any_conversation(
-    index: Path, count: int
-) -> None:
+def test_courtesies_select_nothing_after_any_conversation(index: Path, count: int) -> None:
     router = Router(index)
     context = Context(history=EARLIER[-count:])
     assert router.route("and the second one too", context=context).ids == ["pdf-tools"]
-    for prompt in (*COURTESIES, *REMARKS):
+    for prompt in (*COURTESIES, *REMARKS, *ASIDES, *QUESTIONS):
         assert router.route(prompt, context=context).ids == [], prompt
 
 
 @pytest.mark.parametrize("count", range(1, 6))
-def test_courtesies_and_other_languages_do_not_change_with_the_conversation(
+def test_remarks_and_other_languages_do_not_change_with_the_conversation(
     index: Path, count: int
 ) -> None:
     router = Router(index)
     context = Context(history=EARLIER[-count:])
-    for prompt in (*COURTESIES, *FOREIGN):
+    for prompt in (*COURTESIES, *ASIDES, *QUESTIONS, *FOREIGN):
         alone, after = router.route(prompt), router.route(prompt, context=context)
         assert (after.ids, after.any_fits) == (alone.ids, alone.any_fits), prompt
 
@@ -341,7 +357,7 @@ def test_a_context_takes_every_technology_that_a_project_can_have() -> None:
     assert Context(technologies=tuple(_core.technologies())).technologies
 
 
-def test_context_refuses_what_is_no_list_of_texts() -> None:
+def test_context_refuses_values_other_than_lists_of_texts() -> None:
     for bad in ("rust", [1], ["x"] * 129):
         with pytest.raises(InputError):
             Context(technologies=bad)  # type: ignore[arg-type]

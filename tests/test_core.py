@@ -69,7 +69,7 @@ def test_bm25_equals_bm25s(seed: int) -> None:
         assert overlaps == [len(set(query) & set(words)) for words in corpus]
 
 
-def test_bm25_of_what_changed_equals_bm25_from_scratch() -> None:
+def test_bm25_of_a_changed_index_equals_bm25_from_scratch() -> None:
     texts = ["red fox", "red hen and a red comb", "lazy dog", "quick brown fox", "hen house"]
     changed = _core.Index("english", "", 0)
     changed.upsert(rows(["something else entirely", *texts[1:], "a red herring", "no more"]))
@@ -248,7 +248,7 @@ def test_an_index_has_bounds() -> None:
         assert caught.value.code == "out_of_range"
 
 
-def test_what_crosses_is_plain() -> None:
+def test_values_from_the_core_are_plain() -> None:
     core = _core.Index("english", "test", 2)
     core.upsert([("a", "title", "red fox", "", [], '{"key": 1}', [3.0, 4.0])])
     assert core.get("a") == ("title", "red fox", "", '{"key": 1}', False, [[], [], [], []])
@@ -299,7 +299,7 @@ def test_no_score_without_an_order_reaches_the_gate(place: str, value: float) ->
 
 @pytest.mark.parametrize("mode", [Combine.Replace(), Combine.Rrf(60.0), Combine.Weighted(1, 1, 1)])
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_combine_refuses_what_has_no_order(mode: Combine, value: float) -> None:
+def test_combine_refuses_scores_without_an_order(mode: Combine, value: float) -> None:
     one = _core.Scored(id="bad one", cosine=0.5, bm25=1.0, overlap=1, blend=0.5)
     with pytest.raises(InputError) as caught:
         _core.combine([one], [value], Profile(combine=mode))

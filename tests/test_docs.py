@@ -180,7 +180,9 @@ def test_four_notebooks_are_listed() -> None:
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_notebook_prints_what_it_shows(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notebook_cells_print_the_stored_outputs(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(CROSSGATE.parent), prepend=os.pathsep)
     shown = [stored(cell) for cell in read(path) if cell["cell_type"] == "code"]
     assert printed(path) == shown

@@ -413,7 +413,7 @@ LISTED = PROFILE.replace(
 """The profile with a promise; the numbers are not fitted."""
 
 
-def test_report_counts_what_shortlists_hold() -> None:
+def test_report_counts_the_documents_of_shortlists() -> None:
     report = summarize(run_of(profile=LISTED))
     for mode in MODES:
         results = [(query, decided(query, mode, LISTED)) for query in QUERIES]
@@ -621,7 +621,7 @@ def test_misses_follow_the_counts_and_precede_the_figures() -> None:
         (-0.1, -0.25, 0.0, "with no difference"),
     ],
 )
-def test_interval_with_zero_is_no_gain_and_no_loss(
+def test_interval_around_zero_is_neither_gain_nor_loss(
     value: float, low: float, high: float, said: str
 ) -> None:
     difference = Interval(value=value, low=low, high=high, count=20)

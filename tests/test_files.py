@@ -151,7 +151,7 @@ KILLED_WRITERS = {
 
 @pytest.mark.skipif(os.name != "posix", reason="this system kills otherwise")
 @pytest.mark.parametrize("kind", KILLED_WRITERS)
-def test_what_a_killed_writer_left_is_removed_by_a_later_one(tmp_path: Path, kind: str) -> None:
+def test_leftovers_of_a_killed_writer_are_removed_by_the_next(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "file"
     # The system ends a process that writes beyond its limit, in the middle of a write.
     script = """
@@ -176,7 +176,7 @@ def test_what_a_killed_writer_left_is_removed_by_a_later_one(tmp_path: Path, kin
     assert os.listdir(tmp_path) == ["file"]
 
 
-def test_what_is_no_leftover_stays(tmp_path: Path) -> None:
+def test_other_files_are_not_removed_as_leftovers(tmp_path: Path) -> None:
     """A live writer's file, those of others, and what only looks like ours."""
     path = tmp_path / "file"
     running = f".file.{os.getppid()}.unfinished"
@@ -204,7 +204,7 @@ READERS: list[tuple[Callable[[Path], object], type[Exception]]] = [
 
 
 @pytest.mark.parametrize(("reader", "error"), READERS)
-def test_what_is_no_file_is_refused_and_not_waited_for(
+def test_special_files_are_refused_without_waiting(
     tmp_path: Path, reader: Callable[[Path], object], error: type[Exception]
 ) -> None:
     os.mkfifo(tmp_path / "pipe")
@@ -271,7 +271,7 @@ def test_a_name_that_is_too_long_names_no_file(
     assert "bug" not in told
 
 
-def test_too_little_memory_is_no_bug(
+def test_too_little_memory_is_not_reported_as_a_bug(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(doctor, "run", lambda _: bytearray(1 << 62))

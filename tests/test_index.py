@@ -46,7 +46,7 @@ def run_script(script: str, *arguments: object, **options: Any) -> subprocess.Po
 # What an index holds.
 
 
-def test_what_was_saved_is_opened(index: Index, tmp_path: Path) -> None:
+def test_saved_index_opens_unchanged(index: Index, tmp_path: Path) -> None:
     index.upsert(
         [
             Document(
@@ -87,7 +87,7 @@ def test_an_index_without_vectors(tmp_path: Path) -> None:
     assert opened.ids == list(LIBRARY)
 
 
-def test_what_it_says_about_itself(index: Index) -> None:
+def test_properties_describe_the_index(index: Index) -> None:
     assert len(index) == len(LIBRARY)
     assert "csv-cleaner" in index
     assert "nobody" not in index
@@ -138,7 +138,7 @@ def test_deleting(index: Index) -> None:
 # Building and changing.
 
 
-def test_progress_counts_what_is_embedded() -> None:
+def test_progress_counts_embedded_documents() -> None:
     seen: list[tuple[int, int]] = []
     build(progress=lambda done, total: seen.append((done, total)))
     assert seen == [(number, 6) for number in range(1, 7)]
@@ -163,7 +163,7 @@ def test_vectors_from_elsewhere() -> None:
     assert result.hits[0].cosine == 0.0
 
 
-def test_reuse_keeps_the_vectors_of_what_did_not_change() -> None:
+def test_reuse_keeps_the_vectors_of_unchanged_documents() -> None:
     earlier = build()
     changed = {
         **LIBRARY,
@@ -412,7 +412,7 @@ def test_a_file_with_any_bit_flipped(saved: Path) -> None:
         assert REBUILD in message
 
 
-def test_a_damaged_part_is_an_error_of_who_needs_it(saved: Path) -> None:
+def test_damaged_block_fails_only_the_calls_that_read_it(saved: Path) -> None:
     """A server asks before it starts, and a change is refused before it changes anything."""
     whole = saved.read_bytes()
     opened = 0
@@ -449,7 +449,7 @@ def test_a_file_with_bytes_behind_its_end(saved: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"PK\x03\x04" * 9, bytes(100), b"\x89CGX"])
-def test_a_file_that_is_no_index(saved: Path, content: bytes) -> None:
+def test_open_refuses_a_file_that_is_not_an_index(saved: Path, content: bytes) -> None:
     code, message = damaged(saved, content)
     assert code == "not_an_index"
     assert str(saved) in message
@@ -471,7 +471,7 @@ def test_where_nothing_can_be_written_the_path_is_named(saved: Path) -> None:
     assert list(saved.parent.iterdir()) == [saved]
 
 
-def test_a_folder_is_no_index(tmp_path: Path) -> None:
+def test_open_refuses_a_folder(tmp_path: Path) -> None:
     assert str(tmp_path) in refused("index_unreadable", lambda: Index.open(tmp_path))
 
 
@@ -672,7 +672,7 @@ def test_threads_load_one_embedder(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert all(one is found[0] for one in found)
 
 
-def test_a_search_of_its_own_checks_what_it_is_given() -> None:
+def test_search_checks_its_arguments() -> None:
     index = build(embedder=None)
     found = index.search("merge pdf files")
     assert found.scored[0].id == "pdf-toolkit"

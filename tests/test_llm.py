@@ -185,7 +185,7 @@ def test_a_model_that_fails_is_left_alone(model: ChatServer) -> None:
     assert len(model.requests) == 3
 
 
-def test_nobody_listens() -> None:
+def test_no_server_listens() -> None:
     with ChatServer() as model:
         url = model.url
     reranker = LLMReranker("tiny", base_url=url, api_key=KEY, attempts=1)

@@ -120,7 +120,7 @@ def test_texts_are_hashed_unless_asked_for(path: Path) -> None:
     assert with_text.texts == {hit.id: LIBRARY[hit.id] for hit in result.hits}
 
 
-def test_what_was_used_is_noted(path: Path) -> None:
+def test_used_documents_are_logged(path: Path) -> None:
     log = JsonLinesLog(path)
     result = route(log)
     assert result.decision_id is not None
@@ -136,7 +136,7 @@ def test_what_was_used_is_noted(path: Path) -> None:
     assert (none.used, none.judged) == ((), True)
 
 
-def test_what_the_reranker_says_later_is_noted(path: Path) -> None:
+def test_late_scores_of_the_reranker_are_logged(path: Path) -> None:
     log = JsonLinesLog(path)
     skipped, asked = route(log, reranker=None), route(None)
     assert skipped.decision_id is not None
@@ -152,7 +152,7 @@ def test_what_the_reranker_says_later_is_noted(path: Path) -> None:
     refused("out_of_range", log.scored, "no id", asked)
 
 
-def test_what_cannot_be_noted_is_refused(path: Path, tmp_path: Path) -> None:
+def test_log_refuses_values_that_it_cannot_record(path: Path, tmp_path: Path) -> None:
     log = JsonLinesLog(path)
     for wrong in ("", "x" * 32, ID.upper(), ID[:31], None, 5):
         refused("out_of_range", log.used, wrong, ["a"])
@@ -268,7 +268,7 @@ def test_file_that_is_not_a_log_is_not_changed(tmp_path: Path) -> None:
         assert path.read_bytes().splitlines()[-1].startswith(b'{"schema": "crossgate-log/3", "ki')
 
 
-def test_a_pipe_that_nobody_reads_is_not_waited_for(tmp_path: Path) -> None:
+def test_write_to_a_pipe_without_a_reader_does_not_block(tmp_path: Path) -> None:
     log = JsonLinesLog(fifo(tmp_path))
     assert [one.code for one in route(log).degraded] == ["telemetry_failed"]
     # With a reader, the pipe takes the bytes that fit, and the writer does not wait.
@@ -427,7 +427,7 @@ def test_malformed_line_names_the_problem(changes: dict[str, Any], named: str) -
     ],
     ids=lambda raw: repr(raw)[:30],
 )
-def test_bytes_that_are_no_line(raw: bytes) -> None:
+def test_malformed_bytes_are_reported_as_malformed_lines(raw: bytes) -> None:
     malformed(raw)
 
 
@@ -719,7 +719,7 @@ def test_replay_names_malformed_lines_and_goes_on(run: Any, path: Path) -> None:
     assert said[-1].startswith("crossgate: and 3 more malformed lines")
 
 
-def test_replay_of_what_is_no_log(run: Any, tmp_path: Path) -> None:
+def test_replay_refuses_a_file_that_is_not_a_log(run: Any, tmp_path: Path) -> None:
     assert run("replay", "absent").error == "source_missing"
     assert run("replay", tmp_path).error == "source_unreadable"
     (tmp_path / "empty").write_bytes(b"")

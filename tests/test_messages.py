@@ -191,7 +191,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_command_says_what_to_do(folder: Path, arguments: list[str], said: str) -> None:
+def test_command_error_gives_a_remedy(folder: Path, arguments: list[str], said: str) -> None:
     done = run(arguments, folder)
     assert done.code in (1, 2)
     assert said in done.err

@@ -687,7 +687,7 @@ def test_certificates(
         assert hub.requests == []  # no message, since stderr is closed
 
 
-def test_pull_of_what_is_here_needs_no_network(
+def test_pull_of_a_present_model_needs_no_network(
     puller: Puller, hub: HubServer, cached: Path
 ) -> None:
     puller.succeeds()
@@ -708,7 +708,7 @@ def test_pull_of_a_damaged_bundled_model_asks_for_reinstallation(registry: Path)
 
 
 @pytest.mark.usefixtures("registry")
-def test_pull_of_an_unknown_model_asks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pull_of_an_unknown_model_sends_no_request(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(ModelError) as caught:
         models.pull("someone/something")
@@ -790,7 +790,7 @@ def test_client_that_does_not_start(puller: Puller) -> None:
     assert "secret" not in outcome.message
 
 
-def test_token_goes_to_the_hub_and_to_nobody_else(puller: Puller, hub: HubServer) -> None:
+def test_token_goes_only_to_the_hub(puller: Puller, hub: HubServer) -> None:
     puller.succeeds({"HF_TOKEN": "hf_mysecret"})
     sent = {request.path: request.authorization for request in hub.requests}
     assert sent == {
@@ -1055,7 +1055,7 @@ def test_unpinned_model_before_its_first_pull(unpinned: Puller) -> None:
     assert {check.code for check in models.verify("tiny-ranker")} == {"model_incomplete"}
 
 
-def test_first_pull_writes_what_it_brought(unpinned: Puller, hub: HubServer) -> None:
+def test_first_pull_writes_the_lock_file(unpinned: Puller, hub: HubServer) -> None:
     unpinned.succeeds()
     assert lock_of(unpinned) == {
         "schema": "crossgate-lock/1",

@@ -228,7 +228,7 @@ def test_equal_sums_keep_their_order_and_no_score_stays_behind() -> None:
     assert ids(prefer_sources(odd, order=ORDER)) == "cba"
 
 
-def test_a_boost_may_change_who_holds_the_last_slot() -> None:
+def test_boost_may_change_the_document_in_the_last_slot() -> None:
     hits = [
         hit("a", 0.9),
         hit("b", 0.501, source_type="pdf"),

@@ -153,7 +153,7 @@ def malformed(values: object) -> str:
 
 
 @given(PROFILES)
-def test_what_was_written_is_read(profile: Profile) -> None:
+def test_written_profile_is_read_unchanged(profile: Profile) -> None:
     assert Profile.from_dict(profile.to_dict()) == profile
     assert Profile.from_dict(json.loads(json.dumps(profile.to_dict()))) == profile
     assert profile_from(json.loads(json.dumps(profile_values(profile)))) == profile
@@ -172,7 +172,7 @@ def test_a_policy_that_was_written_is_read(policy: Policy) -> None:
     assert policy.replace(cliff_core=100).replace(cliff_core=policy.cliff_core) == policy
 
 
-def test_what_is_left_out_is_off() -> None:
+def test_omitted_settings_are_off() -> None:
     assert profile_from({"schema": PROFILE_SCHEMA}) == Profile.from_dict({}) == Profile()
     profile = profile_from({"schema": PROFILE_SCHEMA, "winner": {"agreed": 0.5}})
     assert profile == Profile(winner=Winner(agreed=0.5))
@@ -218,7 +218,7 @@ def test_settings_cannot_be_changed() -> None:
 
 
 @pytest.mark.parametrize("values", [None, [], {}, "{}", {"schema": 2}, {"pool": 5}], ids=repr)
-def test_what_names_no_version_is_none(values: object) -> None:
+def test_file_without_a_version_is_refused(values: object) -> None:
     assert PROFILE_SCHEMA in malformed(values)
 
 
@@ -316,7 +316,7 @@ def test_what_names_no_version_is_none(values: object) -> None:
     ],
     ids=lambda value: repr(value)[:60],
 )
-def test_what_is_wrong_is_named(values: dict[str, Any], named: str) -> None:
+def test_error_names_the_invalid_setting(values: dict[str, Any], named: str) -> None:
     assert named in malformed({"schema": PROFILE_SCHEMA, **values})
     assert named in refused("profile_malformed", Profile.from_dict, values)
     assert named in refused("profile_malformed", lambda: Profile(**values))
@@ -351,7 +351,7 @@ def test_what_is_wrong_is_named(values: dict[str, Any], named: str) -> None:
     ],
     ids=lambda value: repr(value)[:60],
 )
-def test_what_is_wrong_with_a_policy_is_named(values: dict[str, Any], named: str) -> None:
+def test_error_names_the_invalid_setting_of_a_policy(values: dict[str, Any], named: str) -> None:
     assert named in refused("policy_malformed", Policy.from_dict, values)
     assert named in refused("policy_malformed", lambda: Policy(**values))
     assert named in refused("policy_malformed", lambda: Policy().replace(**values))
@@ -458,7 +458,7 @@ def test_files_of_policies(tmp_path: Path, content: bytes, code: str) -> None:
 
 
 @given(profile=PROFILES)
-def test_what_is_written_to_a_file_is_read(
+def test_profile_survives_a_round_trip_through_a_file(
     profile: Profile, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.mktemp("profile") / "a.json"

@@ -270,6 +270,19 @@ def test_swapped_letters_of_short_words_are_corrected_to_rare_words_only() -> No
     assert corrections == {"gti": "git", "pfd": "pdf", "ymal": "yaml"}
 
 
+def test_a_word_is_corrected_to_the_singular_of_a_known_word() -> None:
+    read, corrections = corrected("a recipie for two", ["Scales recipes"], "english")
+    assert (read, corrections) == ("a recipe for two", {"recipie": "recipe"})
+
+
+def test_a_word_of_an_exclusion_is_not_misspelt() -> None:
+    read, corrections = corrected(
+        "offboarding worbkooks", ["Onboarding workbooks"], "english", ["Not for offboarding."]
+    )
+    assert read == "offboarding workbooks"
+    assert corrections == {"worbkooks": "workbooks"}
+
+
 @given(st.text("abcd", max_size=6), st.text("abcd", max_size=6), st.integers(0, 3))
 def test_edits_equal_their_definition(word: str, other: str, most: int) -> None:
     @lru_cache

@@ -143,7 +143,7 @@ def write_model(
 # Cross-encoders.
 
 
-def test_the_graph_gets_what_it_asks_for(tmp_path: Path) -> None:
+def test_graph_gets_the_inputs_that_it_declares(tmp_path: Path) -> None:
     encoder = CrossEncoder(write_model(tmp_path / "counted", COUNTED))
     scores = encoder.score("red fox", passages_of(["blue", "blue hens", ""])).complete()
     # [CLS] red fox [SEP] blue hen ##s [SEP]: the last four are of the second kind.
@@ -604,7 +604,7 @@ def test_ctrl_c_that_a_lock_hides_is_still_ctrl_c(monkeypatch: pytest.MonkeyPatc
         assert retired == [executor]
 
 
-def test_nothing_is_written_and_nobody_is_told(tmp_path: Path) -> None:
+def test_nothing_is_written_and_no_request_is_sent(tmp_path: Path) -> None:
     # onnxruntime keeps events in the home folder and sends them to its makers unless told not
     # to before it is imported.
     run_script(

@@ -360,7 +360,7 @@ def test_empty_document_is_the_last_result(served: Served, path: str) -> None:
     assert rows[-1].get("relevance_score", rows[-1].get("score")) == 0
 
 
-def test_max_tokens_per_doc_limits_what_is_read(served: Served) -> None:
+def test_max_tokens_per_doc_limits_the_text_read(served: Served) -> None:
     text = "Lunch is served at noon. " * 8 + TEXTS[1]
     asked = {"query": QUERY, "documents": [text, "Bread needs yeast."]}
     (whole, _) = served.post("/v2/rerank", asked).json()["results"]

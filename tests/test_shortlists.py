@@ -263,7 +263,7 @@ def test_candidates_without_a_cosine_have_no_shortlist() -> None:
     assert "no_shortlist" in codes(result)
 
 
-def test_without_candidates_there_is_no_note() -> None:
+def test_no_candidates_give_no_note() -> None:
     result = rerank("red fox", [], profile=Profile(), reranker=None)
     assert (result.shortlist, result.coverage, result.degraded) == ((), None, ())
 

@@ -164,7 +164,7 @@ def test_rerank_tells_too() -> None:
     assert result.decision_id is not None
 
 
-def test_bad_input_is_no_decision() -> None:
+def test_bad_input_sends_no_decision_events() -> None:
     hook = Notebook()
     router = Router(build(), reranker=None, profile=Profile(), telemetry=hook)
     refused("query_too_long", router.route, "x" * 65_537)
@@ -191,7 +191,7 @@ def test_events_are_frozen_and_carry_their_units() -> None:
 # Failures.
 
 
-def test_without_a_hook_there_is_no_id() -> None:
+def test_no_hook_gives_no_decision_id() -> None:
     result = route(None)
     assert result.decision_id is None
     assert "decision_id" not in result.to_dict()

@@ -248,7 +248,7 @@ def test_with_no_budget_stage_1_stands(both: Both, index: Index, budget: float) 
 
 
 @pytest.mark.parametrize("budget", [math.nan, "50", True])
-def test_a_budget_that_is_no_number(both: Both, index: Index, budget: Any) -> None:
+def test_budget_must_be_a_number(both: Both, index: Index, budget: Any) -> None:
     router = Router(index, reranker=None, profile=REPLACE)
     refused("out_of_range", lambda: both.route(router, budget_ms=budget))
     refused("out_of_range", lambda: both.rerank(QUERY, ["a"], budget_ms=budget))
@@ -280,7 +280,7 @@ def test_too_little_for_one_tier_may_be_enough_for_the_next(
     assert server.requests == []
 
 
-def test_a_tier_never_has_the_whole_of_what_is_left(index: Index) -> None:
+def test_each_tier_gets_only_a_share_of_the_time_left(index: Index) -> None:
     asked: list[float] = []
 
     class Timed(TableReranker):
@@ -566,7 +566,7 @@ def test_it_is_seventy_to_thirty_whatever_the_total() -> None:
     assert SemanticBM25(semantic_weight=7, bm25_weight=3).score(QUERY, passages) == scores
 
 
-def test_it_embeds_where_nobody_hands_in_cosines() -> None:
+def test_embeds_if_no_passage_has_a_cosine() -> None:
     embedder = WordEmbedder()
     texts = list(LIBRARY.values())
     cosines = [

@@ -342,7 +342,7 @@ def test_a_deadline_runs_down_and_never_below_zero() -> None:
     assert deadline.left == 0
 
 
-def test_a_share_is_of_what_is_left() -> None:
+def test_share_is_taken_from_the_time_left() -> None:
     clock = Clock()
     deadline = Deadline(1_000, clock=clock)
     clock.now += 0.5
@@ -359,13 +359,13 @@ def test_no_budget_leaves_nothing(budget: float) -> None:
 
 
 @pytest.mark.parametrize("budget", [None, math.inf, 10**400])
-def test_without_a_budget_there_is_no_end(budget: float | None) -> None:
+def test_no_budget_means_no_deadline(budget: float | None) -> None:
     deadline = Deadline(budget)
     assert (deadline.left, deadline.budget_ms) == (None, None)
 
 
 @pytest.mark.parametrize("budget", [math.nan, "100", True, b"1", [1], 1j])
-def test_what_is_no_number_is_refused(budget: Any) -> None:
+def test_deadline_refuses_a_budget_that_is_not_a_number(budget: Any) -> None:
     assert "budget_ms" in refused("out_of_range", Deadline, budget)
 
 
@@ -373,7 +373,9 @@ PACES = st.lists(st.tuples(st.integers(1, 200), st.floats(0.01, 10_000)), max_si
 
 
 @given(PACES, st.integers(0, 1_000))
-def test_the_pace_stays_within_what_was_seen(calls: list[tuple[int, float]], pairs: int) -> None:
+def test_latency_estimate_stays_within_the_observed_range(
+    calls: list[tuple[int, float]], pairs: int
+) -> None:
     latency = LatencyEstimate(ms_per_pair=25.0, absolute_floor_ms=100.0)
     seen = [25.0]
     for number, ms in calls:

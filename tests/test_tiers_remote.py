@@ -249,7 +249,7 @@ def test_no_answer_fills_the_memory(make: Make, server: ProvidersServer, fault: 
 
 
 @pytest.mark.parametrize("fault", ["429", "429:0.05", "500", "503", "reset", "truncated"])
-def test_what_may_pass_is_tried_again(make: Make, server: ProvidersServer, fault: str) -> None:
+def test_temporary_failures_are_retried(make: Make, server: ProvidersServer, fault: str) -> None:
     server.plan += [fault, fault]
     assert scores(make().score("query", PASSAGES)) == EXPECTED
     assert [one.fault for one in server.requests] == [fault, fault, None]
@@ -265,7 +265,9 @@ def test_it_is_tried_so_often_and_no_more(make: Make, server: ProvidersServer) -
 @pytest.mark.parametrize(
     "fault", ["fewer", "nan", "duplicate", "out_of_range", "missing", "slow_headers"]
 )
-def test_what_would_not_pass_is_not(make: Make, server: ProvidersServer, fault: str) -> None:
+def test_permanent_failures_are_not_retried(
+    make: Make, server: ProvidersServer, fault: str
+) -> None:
     server.plan.append(fault)
     # Where an answer comes, a busy machine may take its time over it.
     tier = make(timeout=1.0 if "slow" in fault else 5.0)
@@ -307,7 +309,7 @@ def test_retry_after_is_a_number_or_a_date(header: str, least: float, most: floa
     assert least <= http.seconds_of(header) <= most
 
 
-def test_nobody_listens(make: Make) -> None:
+def test_no_server_listens(make: Make) -> None:
     tier = make(base_url="http://localhost:9/v1", attempts=2)
     assert "connection" in refused("api_error", tier.score, "query", PASSAGES)
     assert tier.breaker._counted == 1
@@ -531,7 +533,7 @@ def test_an_endpoint_is_blamed_for_the_time_that_it_had(
     in_no_time(together)
 
 
-def test_waiting_for_a_free_connection_is_no_failure_of_the_endpoint() -> None:
+def test_waiting_for_a_free_connection_is_not_a_failure_of_the_endpoint() -> None:
     first = GuardedReranker(stuck(timeout=3_600), breaker=CircuitBreaker())
     second = GuardedReranker(stuck(timeout=0.05), breaker=CircuitBreaker())
 

@@ -39,7 +39,8 @@ class Context:
             crossgate does not know have no effect.
         history: Earlier requests of the user in the conversation, oldest first. They count for a
             prompt in English that does not stand alone, such as "now in German", the newest
-            most. Thanks and greetings do not count, and no earlier request counts for them.
+            most. Thanks, greetings and questions about the conversation, such as "who wrote this?",
+            do not count, and no earlier request counts for them.
 
     Raises:
         InputError: `out_of_range` for more than 128 technologies or 64 requests, or for a value
@@ -112,7 +113,8 @@ class Conversation(NamedTuple):
     ) -> Conversation:
         """Weigh the earlier requests by their age, and by how well the query stands alone.
 
-        Thanks and greetings do not count, and no earlier request counts for them.
+        Thanks, greetings and questions about the conversation do not count, and no earlier request
+        counts for them.
 
         Args:
             query: The query.
@@ -121,12 +123,12 @@ class Conversation(NamedTuple):
             compared: Number of documents that the query was compared with.
             profile: The profile whose confidence says how well the best candidate fits.
         """
-        requests = [text for text in context.history if not _core.is_courtesy(text)]
-        if not requests:
+        counts = [not _core.continues_nothing(text) for text in context.history]
+        if not any(counts):
             return cls()
         standing = _core.standing(list(scored), compared, profile) or 0.0
-        found = iter(_core.history_weights(query, len(requests), standing))
-        weights = [0.0 if _core.is_courtesy(text) else next(found) for text in context.history]
+        found = iter(_core.history_weights(query, sum(counts), standing))
+        weights = [next(found) if count else 0.0 for count in counts]
         weights = [weight if weight >= _LEAST_WEIGHT else 0.0 for weight in weights]
         pairs = zip(context.history, weights, strict=True)
         history = tuple((text, weight) for text, weight in pairs if weight)

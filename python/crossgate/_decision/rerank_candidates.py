@@ -363,7 +363,10 @@ class _CandidateSearch:
         self.keep_scores = keep_scores
         self._context = context
         self.query, corrections = corrected(
-            query, (given.content for given in candidates), language
+            query,
+            (given.content for given in candidates),
+            language,
+            (f"{given.text}\n{given.body}" for given in candidates),
         )
         self._language = language
         self._deadline = deadline

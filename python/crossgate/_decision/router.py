@@ -543,10 +543,12 @@ class Router:
         """Return a text with misspelt words corrected to words of the candidates, and warnings."""
         known = list(candidates)
         read, corrections = corrected(
-            text, (document.content for document in known), self.index.language
+            text,
+            (document.content for document in known),
+            self.index.language,
+            # A rare word of a body, or of a sentence that excludes something, is not misspelt.
+            (f"{document.text}\n{document.body}" for document in known),
         )
-        if any(word in document.body.lower() for word in corrections for document in known):
-            return text, ()  # a rare word, but not a misspelt one
         return read, tuple(
             ResultWarning(
                 code="spelling",

@@ -16,7 +16,9 @@ _SHORT_LETTERS = 4
 _LONG_LETTERS = 8
 
 
-def corrected(query: str, texts: Iterable[str], language: str) -> tuple[str, dict[str, str]]:
+def corrected(
+    query: str, texts: Iterable[str], language: str, elsewhere: Iterable[str] = ()
+) -> tuple[str, dict[str, str]]:
     """Return the query with its misspelt words corrected, and the corrections.
 
     A word is misspelt if it has at least three letters, is not a common English word, and neither
@@ -30,10 +32,16 @@ def corrected(query: str, texts: Iterable[str], language: str) -> tuple[str, dic
         query: The query.
         texts: The texts of the candidates.
         language: Snowball language of the stemmer, or `none`.
+        elsewhere: Further texts of the candidates. A word that occurs in one of them is not
+            misspelt, and none is corrected to their words.
     """
+    others: list[str] | None = None
     vocabulary: Counter[str] = Counter()
     for text in texts:
         vocabulary.update(_WORD.findall(text.lower()))
+    for word, count in list(vocabulary.items()):
+        if len(word) > _SHORT_LETTERS and word.endswith("s"):  # "recipie" means one of the recipes
+            vocabulary.setdefault(word[:-1], count)
     stems: set[str] | None = None
     corrections: dict[str, str] = {}
     for word in _WORD.findall(query):
@@ -46,7 +54,11 @@ def corrected(query: str, texts: Iterable[str], language: str) -> tuple[str, dic
             stems = set(_core.analyze(" ".join(vocabulary), language))
         if stems.intersection(_core.analyze(lower, language)):
             continue
-        if (closest := _closest(lower, vocabulary, language)) is not None:
+        if (closest := _closest(lower, vocabulary, language)) is None:
+            continue
+        if others is None:
+            others = [text.lower() for text in elsewhere]
+        if not any(lower in text for text in others):
             corrections[lower] = closest
     if not corrections:
         return query, {}

@@ -936,7 +936,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_fit_there_is_no_shortlist_and_who_asks_for_one_is_told_why() {
+    fn without_a_fit_a_requested_shortlist_is_empty_with_a_note() {
         let policy = Policy::default();
         let asked = |profile: &Profile, candidates: Vec<Scored>, coverage: Option<f64>| {
             let request = Request { coverage, ..Request::default() };
@@ -956,7 +956,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_policy_excludes_is_not_on_the_shortlist() {
+    fn candidates_excluded_by_the_policy_are_not_on_the_shortlist() {
         let profile =
             Profile { shortlist: Shortlist { coverage: 0.52, ..fitted().shortlist }, ..fitted() };
         let pairs = [pair("a", 1.0), pair("b", 2.0), pair("c", 3.0), pair("d", 2.5)];

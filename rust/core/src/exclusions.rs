@@ -48,7 +48,8 @@ pub fn read(text: &str) -> Description<'_> {
             Heading::Any => true,
             Heading::None => false,
         };
-        let found = if excluded { read.as_excluded() } else { read.clauses() };
+        let is_crossed = is_crossed(text.get(sentence.start..sentence.end).unwrap_or_default());
+        let found = if excluded || is_crossed { read.as_excluded() } else { read.clauses() };
         under_heading = match (&found, excluded) {
             (_, true) if item => Heading::Items,
             (Found { opens_list: true, .. }, false) => Heading::Any,
@@ -71,6 +72,13 @@ pub fn read(text: &str) -> Description<'_> {
 /// The purpose of a description: its text without the clauses that exclude something.
 pub fn announced(text: &str) -> Cow<'_, str> {
     read(text).purpose
+}
+
+/// Whether a sentence or an item begins with a mark that says no: "❌ spreadsheets".
+fn is_crossed(sentence: &str) -> bool {
+    let text = sentence.trim_start();
+    let text = text.get(item_mark(text)..).unwrap_or_default().trim_start();
+    text.starts_with(['❌', '🚫', '⛔', '✗', '✘'])
 }
 
 /// Whether the next sentences stand under a heading such as "When not to use:".
@@ -284,14 +292,17 @@ impl<'a> Sentence<'a> {
     fn referral_at(&self, at: usize) -> Option<(usize, Vec<String>)> {
         let mark = self.tokens.get(at.checked_sub(1)?)?;
         let is_about = ["for", "if", "when"].iter().any(|word| self.is(at, word));
-        if !is_about || ![";", "-", "("].iter().any(|token| mark.is(token)) {
+        // "; satellite images are excluded"
+        let is_clause = is_about || mark.is(";");
+        if !is_clause || ![";", "-", "("].iter().any(|token| mark.is(token)) {
             return None;
         }
         let stop = self.clause_end(at, at + 1);
         let tokens = self.tokens.get(at..stop)?.to_vec();
         let clause = Self { tokens, is_question: false, ..*self };
         let (object, from, to) = clause.turned_away()?;
-        (object == Object::Before && from > 0).then(|| (stop, clause.exclusions(from, to)))
+        (object == Object::Before && (from > 0 || !is_about))
+            .then(|| (stop, clause.exclusions(from, to)))
     }
 
     /// The form of a clause that begins here, and where it ends.
@@ -740,7 +751,7 @@ mod tests {
     }
 
     #[test]
-    fn what_rules_nothing_out_stays_as_it_is() {
+    fn texts_without_exclusions_are_unchanged() {
         for text in [
             "",
             "Merges, splits and fills in PDF files. Use when a form has to be filled in.",
@@ -771,7 +782,7 @@ mod tests {
     }
 
     #[test]
-    fn every_common_form_names_what_it_excludes() {
+    fn every_common_form_names_its_exclusion() {
         for said in [
             "It does not handle board minutes.",
             "This skill does NOT cover board minutes.",
@@ -831,6 +842,28 @@ mod tests {
             "Unlike minute-taker, it does not handle board minutes.",
             "In contrast to minute-taker, this does not cover board minutes.",
             "It knows nothing about board minutes.",
+            "Negative scope: board minutes.",
+            "❌ board minutes",
+            "- ❌ board minutes",
+            "Should be avoided for board minutes.",
+            "Board minutes are someone else's job.",
+            "Leave board minutes alone.",
+            "Defer to `minute-taker` for board minutes.",
+            "Limitations: no board minutes.",
+            "Limitation: cannot write board minutes.",
+            "Use for reports; board minutes are excluded.",
+            "You don't need this for board minutes.",
+            "There is a separate skill for board minutes.",
+            "What it doesn't do: board minutes.",
+            "What this skill is not for: board minutes.",
+            "Don'ts: board minutes.",
+            "Disable for board minutes.",
+            "Does nothing for board minutes.",
+            "Bad at board minutes.",
+            "It is a mistake to use this for board minutes.",
+            "Deprecated for board minutes.",
+            "Board minutes → use `minute-taker`.",
+            "What it does not cover:\n- board minutes\n- poems",
         ] {
             let text = format!("Drafts status reports for teams and their leads. {said}");
             let found = read(&text);

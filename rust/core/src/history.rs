@@ -5,6 +5,7 @@
 
 use std::sync::LazyLock;
 
+use crate::asides::{asks_anew, is_aside};
 use crate::coverage::information;
 use crate::language::{Language, language};
 use crate::probability::logistic;
@@ -39,7 +40,7 @@ const CONTINUING: &[&str] = &[
 ];
 
 /// First words that compare with something that is there already.
-const COMPARING: &[&str] = &[
+pub(crate) const COMPARING: &[&str] = &[
     "more",
     "less",
     "fewer",
@@ -91,12 +92,22 @@ const POINTING: &[&str] = &["this", "these", "those", "both", "either"];
 /// Words that refer to something said before, unless the prompt itself names it.
 const PRONOUNS: &[&str] = &["it", "its", "them", "they", "their", "ones"];
 
+<<<<<<< HEAD
 /// Words that hardly ever occur in a self-contained prompt.
 const STRONGLY: &[&str] =
     &["same", "other", "others", "another", "again", "previous", "above", "earlier", "ones"];
 
 /// Ordinals: "the third" refers to a list that was mentioned.
 const ORDINALS: &[&str] = &["first", "second", "third", "fourth", "fifth", "sixth", "last", "next"];
+=======
+/// Words that hardly ever stand in a prompt that stands alone.
+pub(crate) const STRONGLY: &[&str] =
+    &["same", "other", "others", "another", "again", "previous", "above", "earlier", "ones"];
+
+/// Numbers of places: "the third" is the third of something that was said.
+pub(crate) const ORDINALS: &[&str] =
+    &["first", "second", "third", "fourth", "fifth", "sixth", "last", "next"];
+>>>>>>> prompts
 
 /// Words that begin no noun phrase. A word before one of them takes the place of a noun.
 const FUNCTION_WORDS: &[&str] = &[
@@ -547,7 +558,7 @@ pub fn features(prompt: &str) -> [f64; FEATURES] {
 }
 
 /// Whether a prompt is in English: more than a third of its words are common English words.
-fn is_english(prompt: &str) -> bool {
+pub(crate) fn is_english(prompt: &str) -> bool {
     const LISTS: [&[&str]; 5] = [CONTINUING, COMPARING, POINTING, STRONGLY, ORDINALS];
     let tokens = tokens(prompt);
     let words = || tokens.iter().filter(|token| token.is_word());
@@ -692,13 +703,27 @@ pub fn is_courtesy(prompt: &str) -> bool {
         || (!asks && !doubts && praises && words.iter().all(|word| is_known(word)))
 }
 
+/// Whether a prompt goes on with nothing, although its words refer to what was said: a courtesy, or a
+/// question or remark about the conversation.
+pub fn continues_nothing(prompt: &str) -> bool {
+    is_courtesy(prompt) || is_aside(prompt)
+}
+
 /// The weights of `count` earlier requests, oldest first, if that of the prompt is 1.
 ///
 /// `standing` is the probability that the best document for the prompt alone fits it. The weight of
+<<<<<<< HEAD
 /// the newest request is 2 `leans` (1 - `standing`^2), and each earlier request has 0.7 times the
 /// weight of the next. A courtesy does not lean on the conversation.
+=======
+/// the newest request is 2 `leans` (1 - `standing`^2), and each one before it has 0.7 times the weight
+/// of the next. A courtesy, an aside and a question that refers to nothing do not lean on the
+/// conversation.
+>>>>>>> prompts
 pub fn weights(prompt: &str, count: usize, standing: f64) -> Vec<f64> {
-    let leans = if is_courtesy(prompt) { 0.0 } else { leans(prompt) };
+    let refers = || features(prompt).iter().skip(2).take(2).any(|count| *count > 0.0);
+    let leans =
+        if continues_nothing(prompt) || asks_anew(prompt, refers()) { 0.0 } else { leans(prompt) };
     let newest = WEIGHT * leans * (1.0 - standing.clamp(0.0, 1.0).powi(2));
     let mut weights = vec![0.0; count];
     let mut weight = newest;
@@ -855,6 +880,22 @@ mod tests {
         assert_eq!(weights(prompt, 2, 1.0), [0.0, 0.0]);
         assert_eq!(weights("thank you", 1, 0.0), [0.0]);
         assert_eq!(weights(prompt, 0, 0.0), Vec::<f64>::new());
+    }
+
+    #[test]
+    fn a_question_about_the_conversation_goes_on_with_nothing() {
+        for prompt in [
+            "who wrote this?",
+            "that is wrong",
+            "wait",
+            "is it finished?",
+            "was that warning there before?",
+            "how far is the moon",
+        ] {
+            assert!(leans(prompt) > 0.5, "{prompt}");
+            assert_eq!(weights(prompt, 2, 0.0), [0.0; 2], "{prompt}");
+        }
+        assert!(weights("make it shorter", 1, 0.0)[0] > 1.0);
     }
 
     proptest! {

@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn a_doubtful_need_divides_the_odds_and_a_clear_one_changes_nothing() {
+    fn a_doubtful_need_divides_the_odds_and_a_clear_need_changes_nothing() {
         let shares = shares_with(4.0);
         let found = |need| ANY_FITS.after_stage1(&signals(Some(0.5), need), Some(&shares)).unwrap();
         let odds = |probability: f64| probability / (1.0 - probability);

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beyond_the_greatest_length_is_not_found() {
+    fn candidates_beyond_the_greatest_length_count_as_not_found() {
         let ranks = [1, 1, 1, 1, 1, 2, 2, 6, 6, 30];
         let found: Vec<Option<Found>> =
             ranks.iter().map(|rank| Some(Found { rank: *rank, share: 0.01 })).collect();

@@ -7,7 +7,7 @@
 
 use std::sync::LazyLock;
 
-use crate::words::{Bounds, Class, Pattern, Token, quoted, sentences, tokens};
+use crate::words::{Bounds, Class, Pattern, Token, item_mark, quoted, sentences, tokens};
 
 /// More triggers than this are cut off.
 const MOST_TRIGGERS: usize = 64;
@@ -101,9 +101,48 @@ const CLASSES: &[Class] = &[
             "says something like",
             "request",
             "requests",
+            "hear",
+            "hears",
         ],
     ),
-    ("ASKS", &["ask", "asks", "asking", "asked", "write", "writes", "wants", "want"]),
+    (
+        "ASKS",
+        &["ask", "asks", "asking", "asked", "write", "writes", "wants", "want", "see", "sees"],
+    ),
+    (
+        "PROMPT",
+        &[
+            "the prompt",
+            "a prompt",
+            "the request",
+            "a request",
+            "the message",
+            "a message",
+            "the question",
+            "a question",
+            "the query",
+            "the user message",
+            "the user's message",
+            "the user's request",
+            "the conversation",
+        ],
+    ),
+    (
+        "CONTAINS",
+        &[
+            "contains",
+            "contain",
+            "includes",
+            "has",
+            "contains the word",
+            "contains the words",
+            "includes the word",
+            "includes the words",
+            "has the word",
+            "contains words like",
+            "includes words like",
+        ],
+    ),
     (
         "TRIGGER",
         &[
@@ -120,6 +159,13 @@ const CLASSES: &[Class] = &[
             "fires",
             "also triggers",
             "also trigger",
+            "auto-activates",
+            "auto-activate",
+            "auto-activated",
+            "auto-triggers",
+            "auto-trigger",
+            "auto-invokes",
+            "auto-invoke",
         ],
     ),
     (
@@ -148,6 +194,9 @@ const CLASSES: &[Class] = &[
             "common phrases",
             "example phrases",
             "phrases",
+            "activation",
+            "invocation",
+            "auto-activation",
         ],
     ),
     (
@@ -175,6 +224,10 @@ static CUES: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
         "whenever",
         "WHO NAMES",
         "WHO ASKS",
+        "WHO might|may|could|can|would|will say|ask|type|write|request|mention",
+        "PROMPT CONTAINS",
+        "responds|respond|reacts|react|listens|listen to|for",
+        "phrases|words|terms|prompts|questions that|which trigger|triggers|activate|invoke|select",
         "phrasings|phrases|phrase|prompts|requests|queries|questions|utterances|commands|forms|messages include|includes|like|such|are|:|to|for",
         "handles|handle|answers|answer|covers requests|prompts|questions|queries|phrases",
     ])
@@ -192,9 +245,18 @@ static USES: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
 static LISTS: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
     patterns(&[
         "LIST are? :",
+        "LIST are? -",
         "LIST include|includes :?",
         "TRIGGER include|includes :?",
         "TRIGGER :",
+        "TRIGGER when|whenever|if :",
+        "use|used|call|load|apply|run it|this? for|on|when|whenever|if :",
+        "when to use|trigger|activate|invoke|apply it|this? skill? :",
+        "when_to_use|when-to-use :",
+        "responds|respond|reacts|react|listens|listen to|for :",
+        "look|looks|listen|listens|watch|watches for words|phrases|terms|keywords like|such as? :?",
+        "come|comes|came up :",
+        "when|whenever|if|once PROMPT CONTAINS :? LIKE?",
         "TRIGGER on|by|for|upon :? LIKE?",
         "when|whenever|if|once WHO NAMES :? LIKE?",
         "when|whenever|if asked about|for :? LIKE?",
@@ -207,9 +269,27 @@ fn patterns(written: &[&'static str]) -> Vec<Pattern> {
     written.iter().map(|form| Pattern::new(form, CLASSES)).collect()
 }
 
+/// The heading of a list whose items stand below it.
+static HEADINGS: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
+    patterns(&[
+        "LIST $",
+        "TRIGGER on|by|for|when? $",
+        "when to use|trigger|activate it|this? skill? $",
+    ])
+});
+
 /// Closes a list after its items: "whenever decks or slides are mentioned".
-static MENTIONED: LazyLock<Pattern> =
-    LazyLock::new(|| Pattern::new("is|are|were|gets|get|being mentioned|named|requested", CLASSES));
+static MENTIONED: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
+    patterns(&[
+        "is|are|were|gets|get|being mentioned|named|requested|involved",
+        "come|comes|came up",
+        "appear|appears|occur|occurs in the|a? prompt|request|message|question|query|conversation",
+    ])
+});
+
+/// Turns quotations before it into triggers: "say 'deck' to activate".
+static TO_START: LazyLock<Vec<Pattern>> =
+    LazyLock::new(|| patterns(&["to activate|trigger|invoke|start|launch"]));
 
 /// The triggers of a document, in the order of the text and without repetitions; its title is a
 /// trigger.
@@ -220,9 +300,18 @@ pub fn read(title: &str, purpose: &str) -> Vec<String> {
     if title.split_whitespace().count() <= LONGEST_ITEM {
         found.extend((!title.trim().is_empty()).then(|| title.trim().to_owned()));
     }
+    let mut is_listed = false;
     for sentence in sentences(purpose) {
         let text = sentence_text(purpose, &sentence);
-        found.extend(of_sentence(text));
+        let named = of_sentence(text);
+        if is_listed && sentence.is_item {
+            if named.is_empty() {
+                found.extend(of_item(text));
+            }
+        } else if !text.trim().is_empty() {
+            is_listed = opens_list(text);
+        }
+        found.extend(named);
     }
     let mut seen = std::collections::HashSet::new();
     found.retain(|trigger| seen.insert(trigger.to_lowercase()));
@@ -234,8 +323,97 @@ fn sentence_text<'a>(text: &'a str, sentence: &Bounds) -> &'a str {
     text.get(sentence.start..sentence.end).unwrap_or_default()
 }
 
+/// Whether a sentence announces triggers that stand below it: "Triggers:", "## When to use".
+fn opens_list(text: &str) -> bool {
+    let tokens = tokens(text);
+    let ends = |list: &Pattern, at: usize| list.end(&tokens, at) == Some(tokens.len());
+    HEADINGS.iter().any(|heading| ends(heading, 0))
+        || (0..tokens.len()).any(|at| LISTS.iter().any(|list| ends(list, at)))
+}
+
+/// The trigger of an item below such a sentence, if it is short.
+fn of_item(text: &str) -> Option<String> {
+    let text = text.trim_start();
+    let text = text.get(item_mark(text)..)?.trim();
+    if let Some(quote) = quoted(text).into_iter().next() {
+        let words = text.get(quote)?.trim();
+        return (words.split_whitespace().count() <= LONGEST_QUOTE).then(|| words.to_owned());
+    }
+    let tokens = tokens(text);
+    let end = tokens.iter().position(|one| !one.is_word()).unwrap_or(tokens.len());
+    item(text, &tokens, 0, end)
+}
+
+/// Words before "trigger", "keywords" and the like, if these announce triggers: "database triggers on
+/// insert" and "writes keywords: ..." announce none.
+const ANNOUNCING: &[&str] = &[
+    "it",
+    "this",
+    "skill",
+    "tool",
+    "agent",
+    "also",
+    "should",
+    "must",
+    "may",
+    "will",
+    "can",
+    "be",
+    "is",
+    "are",
+    "and",
+    "or",
+    "to",
+    "the",
+    "its",
+    "common",
+    "typical",
+    "example",
+    "relevant",
+    "related",
+    "intent",
+    "user",
+    "search",
+    "key",
+    "main",
+    "activation",
+    "invocation",
+    "auto",
+    "other",
+    "more",
+    "additional",
+    "primary",
+    "natural",
+    "language",
+    "proactively",
+    "automatically",
+    "explicitly",
+    "only",
+    "always",
+    "please",
+    "that",
+    "which",
+    "trigger",
+    "claude",
+    "on",
+    "you",
+    "strong",
+    "positive",
+    "for",
+];
+
 fn of_sentence(text: &str) -> Vec<String> {
     let tokens = tokens(text);
+    let announces = |at: usize| {
+        let is_noun = tokens.get(at).is_some_and(|one| {
+            ["trigger", "triggers", "keyword", "keywords", "tags", "phrases", "activation"]
+                .contains(&&*one.text)
+        });
+        let before = at.checked_sub(1).and_then(|before| tokens.get(before));
+        !is_noun
+            || before
+                .is_none_or(|one| !one.is_word() || one.is_name || ANNOUNCING.contains(&&*one.text))
+    };
     let plain = |at: &usize| tokens.get(*at).is_some_and(|token| !token.is_quoted);
     let behind = |cues: &[Pattern]| {
         let ends = (0..tokens.len()).filter(plain);
@@ -243,7 +421,11 @@ fn of_sentence(text: &str) -> Vec<String> {
             ends.filter_map(|at| cues.iter().filter_map(|cue| cue.end(&tokens, at)).min());
         ends.next().and_then(|end| tokens.get(end - 1)).map_or(usize::MAX, |cue| cue.end)
     };
-    let (cue, use_cue) = (behind(&CUES), behind(&USES));
+    let starts =
+        (0..tokens.len()).any(|at| TO_START.iter().any(|one| one.end(&tokens, at).is_some()));
+    let says = tokens.first().is_some_and(|one| ["say", "type", "write"].contains(&&*one.text));
+    let cue = if says && starts { 0 } else { behind(&CUES) };
+    let use_cue = behind(&USES);
     let mut found = Vec::new();
     for quote in quoted(text) {
         let is_code = text.get(..quote.start).is_some_and(|before| before.ends_with('`'));
@@ -258,7 +440,7 @@ fn of_sentence(text: &str) -> Vec<String> {
     let mut last = 0;
     for at in (0..tokens.len()).filter(plain) {
         let start = LISTS.iter().filter_map(|list| list.end(&tokens, at)).max();
-        if let Some(start) = start.filter(|_| at >= last) {
+        if let Some(start) = start.filter(|_| at >= last && announces(at)) {
             last = start;
             found.extend(items(text, &tokens, start, tokens.len()));
         }
@@ -269,7 +451,9 @@ fn of_sentence(text: &str) -> Vec<String> {
             .is_some_and(|token| token.is("when") || token.is("whenever") || token.is("if"))
     };
     let opens = (0..tokens.len()).filter(plain).find(is_condition);
-    let closes = (0..tokens.len()).filter(plain).find(|at| MENTIONED.end(&tokens, *at).is_some());
+    let closes = (0..tokens.len())
+        .filter(plain)
+        .find(|at| MENTIONED.iter().any(|one| one.end(&tokens, *at).is_some()));
     if let (Some(opens), Some(closes)) = (opens, closes) {
         found.extend(items(text, &tokens, opens + 1, closes));
     }
@@ -288,11 +472,18 @@ fn items(text: &str, tokens: &[Token<'_>], from: usize, to: usize) -> Vec<String
         .is_some_and(|token| token.is(":"));
     let mut first = from;
     let mut open = 0_usize;
+    let mut is_one_of_several = false;
     for at in from..=to {
         let token = tokens.get(at).filter(|_| at < to);
         let word = token.map_or("", |token| &*token.text);
         let separates =
             matches!(word, "" | "," | ";" | ":" | "|" | "or" | "-" | "." | "!" | "?" | "(" | ")");
+        // "Drag and drop" is one item, and the last two of several are two.
+        let separates = separates || (word == "and" && is_one_of_several);
+        is_one_of_several |= matches!(word, "," | ";" | "|" | "or");
+        // "Any mention of decks or slides triggers this."
+        let ends = first > from && ENDING.contains(&word);
+        let separates = separates || ends;
         if separates {
             if open == 0
                 && let Some(item) = item(text, tokens, first, at)
@@ -306,11 +497,16 @@ fn items(text: &str, tokens: &[Token<'_>], from: usize, to: usize) -> Vec<String
             ")" => open = open.saturating_sub(1),
             ";" if is_list => {}
             "-" | ";" | "." | "!" | "?" => break,
+            _ if ends => break,
             _ => {}
         }
     }
     found
 }
+
+/// Behind the last item of a list, one of these begins what the document then does.
+const ENDING: &[&str] =
+    &["should", "must", "will", "shall", "triggers", "activates", "invokes", "fires", "selects"];
 
 fn item(text: &str, tokens: &[Token<'_>], mut first: usize, last: usize) -> Option<String> {
     while first < last && tokens.get(first).is_some_and(|token| LEADING.contains(&&*token.text)) {
@@ -414,6 +610,7 @@ const CLAUSES: &[&str] = &[
     "then",
     "there",
     "similarly",
+    "use",
 ];
 
 #[cfg(test)]
@@ -456,6 +653,26 @@ mod tests {
             ("Activate when the prompt mentions `.pptx`.", &[".pptx"]),
             ("Handles requests like \"tidy my deck\".", &["tidy my deck"]),
             ("Also triggers for \"speaker notes\".", &["speaker notes"]),
+            ("When to use: slide show, talk.", &["slide show", "talk"]),
+            ("when_to_use: slide show, talk", &["slide show", "talk"]),
+            ("Use for: slide shows, talks and handouts.", &["slide shows", "talks", "handouts"]),
+            ("TRIGGER when: slide show, deck and talk.", &["slide show", "deck", "talk"]),
+            ("Triggers on drag and drop.", &["drag and drop"]),
+            ("Triggers — deck, talk.", &["deck", "talk"]),
+            ("Responds to \"deck\" and \"talk\".", &["deck", "talk"]),
+            ("Auto-activates for deck, talk.", &["deck", "talk"]),
+            ("Activate when you hear deck or talk.", &["deck", "talk"]),
+            ("Any mention of a deck or talk triggers this.", &["deck", "talk"]),
+            ("Mentions of a deck or talk should trigger this skill.", &["deck", "talk"]),
+            ("If the prompt contains deck or talk, use this.", &["deck", "talk"]),
+            ("Look for words like deck, talk.", &["deck", "talk"]),
+            ("Say \"deck\" or \"talk\" to activate.", &["deck", "talk"]),
+            ("User might say: \"deck\", \"talk\"", &["deck", "talk"]),
+            ("Phrases that trigger it: \"deck\"; \"talk\".", &["deck", "talk"]),
+            ("Use whenever decks or talks come up.", &["decks", "talks"]),
+            ("Use when decks or talks are involved.", &["decks", "talks"]),
+            ("Builds talks. Triggers:\n- deck\n- \"slide show\"\n", &["deck", "slide show"]),
+            ("Builds talks.\n\n## Keywords\n\n* deck\n* slide show\n", &["deck", "slide show"]),
         ];
         for (text, expected) in cases {
             assert_eq!(read("", text), *expected, "{text}");
@@ -472,6 +689,10 @@ mod tests {
             "Explains the so-called \"halo effect\" to designers.",
             "The 'render' step needs a font. It says 'done' at the end.",
             "Renames each `TODO` to an issue.",
+            "Database triggers on insert are kept.",
+            "Writes keywords: the metadata of the deck.",
+            "Builds talks:\n- outline\n- slides\n",
+            "Use when a deck is large or contains errors.",
             "Use when editing task files: `list`, `search`, `status`.",
             "Use when a report has to be written, a table has to be drawn, or both are late.",
         ] {
@@ -487,7 +708,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_prompt_or_a_whole_clause_is_no_trigger() {
+    fn whole_prompts_and_clauses_are_not_triggers() {
         let text = "Use when the user says \"could you please make me a long deck about the moon\" or \
                     mentions a deck that has to be ready by the end of this week.";
         assert_eq!(read("", text), Vec::<String>::new());

@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn words_keep_what_joins_them_and_marks_stand_alone() {
+    fn words_keep_their_joining_characters_and_marks_are_tokens() {
         let cases: &[(&str, &[&str])] = &[
             (
                 "Don’t use Vue.js, .docx or C++.",
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_in_quotation_marks_is_known() {
+    fn quoted_tokens_are_marked() {
         let cases: &[(&str, &[&str])] = &[
             (r#"says "make a deck" or 'slides'"#, &["make a deck", "slides"]),
             ("says “don’t ship” or ‘it’s slow’", &["don’t ship", "it’s slow"]),

@@ -66,6 +66,8 @@ const CLASSES: &[Class] = &[
             "beware",
             "remember",
             "limits",
+            "limitation",
+            "limitations",
             "scope",
             "boundaries",
             "boundary",
@@ -516,6 +518,8 @@ const CLASSES: &[Class] = &[
             "no use",
             "of no use",
             "of no help",
+            "deprecated",
+            "bad",
             "nothing",
         ],
     ),
@@ -538,6 +542,7 @@ const CLASSES: &[Class] = &[
             "stay away from",
             "steer clear of",
             "hold off on",
+            "disable",
         ],
     ),
     (
@@ -593,6 +598,9 @@ const CLASSES: &[Class] = &[
             "anti-trigger",
             "negative triggers",
             "negative trigger",
+            "negative scope",
+            "don'ts",
+            "donts",
             "anti-patterns",
             "anti-use cases",
             "not covered",
@@ -656,6 +664,8 @@ const CLASSES: &[Class] = &[
             "not covered here",
             "not supported here",
             "another skill's job",
+            "someone else's job",
+            "somebody else's job",
             "not for this skill",
             "not a reason to use it",
             "no reason to use it",
@@ -737,6 +747,19 @@ pub(super) static OPENING: LazyLock<Vec<Form>> = LazyLock::new(|| {
         "LEAD? PAUSE? WHO? refuses|declines to *" Object::After, Excludes;
         "LEAD? PAUSE? WHO? refuses|declines|rejects requests|questions|tasks for|about|to|on" Object::After, None;
         "LEAD? PAUSE? WHO? refuse|refuses|decline|declines and route|routes|send|sends|redirect elsewhere? for|on|when" Object::After, None;
+        "LEAD? PAUSE? there is|are ANOTHER for" Object::After, None;
+        "LEAD? PAUSE? there's ANOTHER for" Object::After, None;
+        "LEAD? PAUSE? WHO? do|does nothing for|with|about" Object::After, None;
+        "LEAD? PAUSE? WHO? should|must be avoided|skipped|ignored SKIPFOR" Object::After, None;
+        "LEAD? PAUSE? READER? NOT need IT FOR" Object::After, None;
+        "LEAD? PAUSE? it is a mistake to USE IT? FOR" Object::After, None;
+        "LEAD? PAUSE? WHO? defer|defers to NAME skill? for|on|when" Object::After, None;
+        "limits|limitation|limitations|scope|boundaries PAUSE no" Object::After, Plain;
+        "limits|limitation|limitations|scope|boundaries PAUSE CANNOT *" Object::After, Excludes;
+        "what WHO DOESNOT do|cover|handle|include :?" Object::After, None;
+        "what WHO ISNOT for|about :?" Object::After, None;
+        "WHO is|are no" Object::After, Plain;
+        "LEAD? PAUSE? WHO? leave|leaves" Object::Until("alone"), None;
         "LEAD? PAUSE? WHO? leave|leaves" Object::Until("to"), None;
         "LEAD? PAUSE? WHO? defer|defers" Object::Until("to"), None;
         "no" Object::After, Plain;
@@ -805,6 +828,7 @@ pub(super) static BEHIND: LazyLock<Vec<Form>> = LazyLock::new(|| {
         "go|goes to NAME" Object::Before, None;
         "go|goes elsewhere" Object::Before, None;
         "BE HANDLED *? NAME" Object::Before, None;
+        "→ use|see|try NAME" Object::Before, None;
         "BE HANDLED ANOTHER" Object::Before, None;
         "BE HANDLED elsewhere" Object::Before, None;
         "has|have its|their own skill|tool|NAME" Object::Before, None;

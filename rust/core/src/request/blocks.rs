@@ -117,7 +117,14 @@ impl Signs {
     fn of(lines: &[Line<'_>]) -> Self {
         let mut of: Vec<Option<Sign>> = lines.iter().map(|line| sign(line.text)).collect();
         columns(lines, &mut of);
+<<<<<<< HEAD
         // A bare key needs members; without members, it introduces the text below it.
+=======
+        cues(lines, &mut of);
+        heads(lines, &mut of);
+        talks(lines, &mut of);
+        // A bare key needs members: without any, it announces what follows.
+>>>>>>> prompts
         for (number, line) in lines.iter().enumerate() {
             if is_bare_key(line.text) {
                 let next = lines
@@ -151,7 +158,113 @@ impl Signs {
     }
 }
 
+<<<<<<< HEAD
 /// Marks the line that names the author of the mail quoted below it, in any language.
+=======
+/// Marks the texts of subtitles: the lines below their times, and the numbers above these.
+fn cues(lines: &[Line<'_>], signs: &mut [Option<Sign>]) {
+    let is_time = |line: &Line<'_>| {
+        let starts = |text: &str| text.trim().starts_with(|one: char| one.is_ascii_digit());
+        line.text.split_once(" --> ").is_some_and(|(from, to)| starts(from) && starts(to))
+    };
+    let times: Vec<usize> =
+        (0..lines.len()).filter(|at| lines.get(*at).is_some_and(is_time)).collect();
+    for (place, at) in times.iter().enumerate() {
+        let next = times.get(place + 1).copied();
+        // Behind the last time, the second line may be the request.
+        let end = next.unwrap_or(at + 2).min(at + 1 + LONGEST_CUE).min(lines.len());
+        let blank = (at + 1..end).find(|number| lines.get(*number).is_none_or(Line::is_blank));
+        let number = at.checked_sub(1).filter(|before| {
+            lines.get(*before).is_some_and(|line| line.text.trim().parse::<u32>().is_ok())
+        });
+        for one in number.unwrap_or(*at)..blank.unwrap_or(end) {
+            if let Some(entry) = signs.get_mut(one) {
+                *entry = Some(Sign { kind: Kind::Quotation, weight: ENOUGH });
+            }
+        }
+    }
+}
+
+/// How many lines a subtitle may have.
+const LONGEST_CUE: usize = 4;
+
+/// Marks a line that only the next one explains: the root of a tree of files, or a rule of a makefile.
+fn heads(lines: &[Line<'_>], signs: &mut [Option<Sign>]) {
+    for (number, pair) in lines.windows(2).enumerate() {
+        let [head, next] = pair else { continue };
+        let text = head.text.trim();
+        let is_root = next.text.starts_with(['├', '└']) && !text.contains(' ') && !text.is_empty();
+        let target = text.split_once(':').is_some_and(|(target, _)| !target.contains(' '));
+        let is_rule = target
+            && next.text.starts_with('\t')
+            && head.indent() == 0
+            && !Words::of(next.text).are_a_sentence()
+            && signs.get(number).copied().flatten().is_none_or(|one| one.weight < ENOUGH);
+        // A file, and what was found in it: `src/deck.ts` before `  12:5  error ...`.
+        let is_file = !text.contains(' ')
+            && text.contains(['/', '.', '\\'])
+            && head.indent() == 0
+            && next.indent() >= 2
+            && signs.get(number + 1).copied().flatten().is_some_and(|one| one.weight >= 3);
+        let kind = match (is_root, is_rule) {
+            (true, _) => Kind::Table,
+            (_, true) => Kind::Config,
+            _ => Kind::Log,
+        };
+        if is_root || is_rule || is_file {
+            for one in signs.get_mut(number..=number + usize::from(is_rule)).unwrap_or_default() {
+                *one = Some(Sign { kind, weight: ENOUGH });
+            }
+        }
+    }
+}
+
+/// Marks a conversation: names with times above what was said, or names before it.
+fn talks(lines: &[Line<'_>], signs: &mut [Option<Sign>]) {
+    // `Ines Pohl  10:02 AM`
+    let is_turn = |line: &Line<'_>| {
+        let text = line.text.trim();
+        let (name, time) = text.split_once(char::is_numeric).unwrap_or((text, ""));
+        let time = time.trim_start_matches(|one: char| one.is_ascii_digit());
+        let clock = time.strip_prefix(':').map(|rest| rest.trim_start_matches(char::is_numeric));
+        let words = name.split_whitespace().count();
+        (1..=3).contains(&words)
+            && name.split_whitespace().all(|word| word.starts_with(char::is_uppercase))
+            && matches!(clock, Some("" | " AM" | " PM" | "AM" | "PM"))
+    };
+    let turns: Vec<usize> =
+        (0..lines.len()).filter(|at| lines.get(*at).is_some_and(is_turn)).collect();
+    if turns.len() >= 2 {
+        for at in turns {
+            for one in signs.get_mut(at..(at + 2).min(lines.len())).unwrap_or_default() {
+                *one = Some(Sign { kind: Kind::Quotation, weight: ENOUGH });
+            }
+        }
+    }
+    // `Ines: which deck?`, in three lines or more, of two speakers or more, one of whom speaks twice
+    let speaker = |line: &Line<'_>| {
+        let (name, said) = line.text.split_once(": ")?;
+        let is_name = name.split_whitespace().count() <= 2
+            && name.starts_with(char::is_uppercase)
+            && name.chars().all(|one| one.is_alphabetic() || one == ' ');
+        (is_name && !said.trim().is_empty()).then(|| name.to_owned())
+    };
+    let speakers: Vec<Option<String>> = lines.iter().map(speaker).collect();
+    let mut at = 0;
+    for group in speakers.chunk_by(|one, next| one.is_some() == next.is_some()) {
+        let range = at..at + group.len();
+        at = range.end;
+        let names: std::collections::HashSet<&String> = group.iter().flatten().collect();
+        if group.len() >= 3 && names.len() >= 2 && names.len() < group.len() {
+            for one in signs.get_mut(range).unwrap_or_default() {
+                *one = Some(Sign { kind: Kind::Quotation, weight: ENOUGH });
+            }
+        }
+    }
+}
+
+/// Marks the line that says whose mail is quoted below it, in any language.
+>>>>>>> prompts
 fn attributions(lines: &[Line<'_>], signs: &mut [Option<Sign>]) {
     let mut quoted = false;
     for (number, line) in lines.iter().enumerate().rev() {
@@ -209,6 +322,36 @@ fn columns(lines: &[Line<'_>], signs: &mut [Option<Sign>]) {
         let wide = text.split("  ").filter(|part| !part.trim().is_empty()).count();
         (wide >= 3 && !text.ends_with(['.', '?', ':'])).then_some(3)
     });
+    // Two lines with many columns are the head and a row.
+    mark(lines, signs, Kind::Table, 2, |line| {
+        let text = line.text.trim();
+        let wide = text.split("  ").filter(|part| !part.trim().is_empty()).count();
+        (wide >= 4 && !text.ends_with(['.', '?', ':'])).then_some(4)
+    });
+    mark(lines, signs, Kind::Csv, 3, |line| line.text.trim().parse::<f64>().is_ok().then_some(1));
+    underlined(lines, signs);
+}
+
+/// How many rows below an underlined head are marked.
+const MOST_ROWS: usize = 200;
+
+/// Marks a table whose head is underlined column by column: `------- ----`.
+fn underlined(lines: &[Line<'_>], signs: &mut [Option<Sign>]) {
+    for (number, line) in lines.iter().enumerate() {
+        let text = line.text.trim();
+        let is_rule = text.contains("-- ") || text.contains("== ");
+        if !is_rule || !text.chars().all(|one| matches!(one, '-' | '=' | ' ')) {
+            continue;
+        }
+        let columns = |line: &Line<'_>| {
+            line.text.split("  ").filter(|part| !part.trim().is_empty()).count() >= 2
+        };
+        let below = lines.iter().skip(number + 1).take(MOST_ROWS);
+        let rows = below.take_while(|line| columns(line)).count();
+        for one in signs.get_mut(number.saturating_sub(1)..=number + rows).unwrap_or_default() {
+            *one = Some(Sign { kind: Kind::Table, weight: ENOUGH });
+        }
+    }
 }
 
 /// Marks runs of at least `least` lines for which `shape` returns the same.
@@ -367,11 +510,14 @@ fn letter(lines: &[Line<'_>], signs: &Signs, at: usize) -> Option<Block> {
         let whole = at..signed(closing);
         return Some(Block { kind: Kind::Mail, lines: whole.clone(), doubtful: vec![whole] });
     }
-    if !begins_mail(line.text) {
+    // Outlook draws a line above the fields.
+    let ruled = line.text.len() >= 8 && line.text.trim().chars().all(|one| one == '_');
+    let first = at + usize::from(ruled);
+    if !lines.get(first).is_some_and(|line| begins_mail(line.text)) {
         return None;
     }
     let mut weight = 0;
-    let mut body = at;
+    let mut body = first;
     while let Some(line) = lines.get(body).filter(|line| !line.is_blank()) {
         let sign = signs.at(body).filter(|_| begins_mail(line.text));
         // A field may go on in the next line.

@@ -291,7 +291,7 @@ fn a_request_that_fits_everything_names_nothing() {
 }
 
 #[test]
-fn a_single_line_is_what_the_person_says() {
+fn a_single_line_is_the_request() {
     for prompt in [
         "fatal: refusing to merge unrelated histories. How do I join the two repositories?",
         "TypeError: x is not a function - find the cause",

@@ -18,7 +18,7 @@ pub(super) fn code(text: &str, indent: usize) -> Option<Sign> {
     if command && !begins_as_sentence(text) {
         return found(kind, ENOUGH);
     }
-    let bare = [" //", " #", " /*"]
+    let bare = [" //", " # ", " /*"]
         .iter()
         .fold(bare.as_str(), |bare, mark| bare.split_once(mark).map_or(bare, |(before, _)| before));
     let bare = bare.trim();
@@ -37,7 +37,17 @@ pub(super) fn code(text: &str, indent: usize) -> Option<Sign> {
     if bare.contains(" :: ") && !sentence {
         return found(kind, ENOUGH);
     }
+    // `.slide { color: red; }`
+    if bare.contains(" { ") && bare.ends_with('}') && !sentence {
+        return found(kind, ENOUGH);
+    }
+    if let Some(weight) = list_form(text, words) {
+        return found(kind, weight);
+    }
     if let Some(weight) = keyword(bare, words, indent) {
+        return found(kind, weight);
+    }
+    if let Some(weight) = declaration(bare, words).or_else(|| bound(bare)) {
         return found(kind, weight);
     }
     if let Some(weight) = assignment(bare).or_else(|| call(bare)) {
@@ -185,6 +195,112 @@ fn keyword(bare: &str, words: Words, indent: usize) -> Option<u8> {
             decorator.then(|| if first.contains('(') { ENOUGH } else { HALF })
         }
     }
+}
+
+/// Words before the keyword or the name of a declaration.
+const MODIFIERS: [&str; 26] = [
+    "abstract",
+    "async",
+    "case",
+    "const",
+    "data",
+    "export",
+    "extern",
+    "final",
+    "global",
+    "inline",
+    "inner",
+    "internal",
+    "local",
+    "open",
+    "override",
+    "partial",
+    "private",
+    "protected",
+    "pub",
+    "public",
+    "readonly",
+    "sealed",
+    "static",
+    "suspend",
+    "unsafe",
+    "virtual",
+];
+
+/// `data class Slide(val title: String)`, `private static Task<Page> LoadAsync(int id)`.
+fn declaration(bare: &str, words: Words) -> Option<u8> {
+    let mut rest = bare;
+    loop {
+        let (first, after) = first_token(rest);
+        if !MODIFIERS.contains(&first) {
+            break;
+        }
+        rest = after;
+    }
+    let (keyword, named) = first_token(rest);
+    let is_modified = rest.len() < bare.len();
+    match keyword {
+        "class" | "struct" | "interface" | "enum" | "record" | "object" | "trait" | "protocol"
+        | "actor" | "extension" => {
+            let name = named.split(|one: char| !is_word(one)).next().unwrap_or_default();
+            let after = named.get(name.len()..).unwrap_or_default();
+            // A base class: `Invoice < Record`, `Deck : IDeck`, `Deck extends Base`.
+            let derives = ["<", "(", " < ", " : ", " extends ", " implements ", " where "];
+            let shaped = starts_with_any(after, &derives);
+            let is_name = name.starts_with(char::is_uppercase);
+            (is_name && (is_modified || shaped) && (after.is_empty() || shaped))
+                .then_some(if shaped { ENOUGH } else { HALF })
+        }
+        "def" | "fn" | "func" | "fun" | "function" | "sub" if is_modified => {
+            named.contains('(').then_some(ENOUGH)
+        }
+        // Ruby's method without parameters.
+        "def" => {
+            let name = named.trim_end_matches(['!', '?', '=']);
+            (!name.is_empty() && name.chars().all(is_word)).then_some(ENOUGH)
+        }
+        _ if is_modified && words.common <= 2 => {
+            let open = rest.find('(')?;
+            let name = rest.get(..open)?;
+            let inner = rest.get(open + 1..)?.strip_suffix(')')?;
+            // "static analysis(es)" is a word.
+            let is_list = inner.is_empty() || inner.contains(' ');
+            (name.contains(' ') && name.ends_with(is_word) && is_list).then_some(ENOUGH)
+        }
+        _ => None,
+    }
+}
+
+/// Words of the head of a definition: `view model =`.
+const LONGEST_HEAD: usize = 5;
+
+/// `(defn merge [files]`, `(reduce conj [] files))`.
+fn list_form(text: &str, words: Words) -> Option<u8> {
+    let inner = text.trim_start_matches(['\'', '(']);
+    let opens = text.matches('(').count();
+    let is_form = text.starts_with(['(', '\'']) && inner.starts_with(char::is_lowercase);
+    if !is_form || words.common > 1 {
+        return None;
+    }
+    if text.starts_with("(def") {
+        return Some(ENOUGH);
+    }
+    (opens >= 2 || opens != text.matches(')').count()).then_some(HALF)
+}
+
+/// `pages <- load files`, `merge files = do`, `belongs_to :customer`.
+fn bound(bare: &str) -> Option<u8> {
+    let (first, rest) = first_token(bare);
+    let is_name = first.chars().all(|one| is_word(one) || one == '.');
+    let (second, _) = first_token(rest);
+    if is_name && (second == "<-" || bare.ends_with(" = do")) {
+        return Some(ENOUGH);
+    }
+    if bare.ends_with(" =") && is_name && bare.split_whitespace().count() <= LONGEST_HEAD {
+        return Some(HALF);
+    }
+    let symbol = second.strip_prefix(':').is_some_and(|name| name.starts_with(char::is_alphabetic));
+    (is_name && symbol).then_some(HALF)
 }
 
 /// `if rows:`, `for (let i = 0; i < n; i++) {`, `} else {`.

@@ -139,7 +139,16 @@ pub(super) fn json(text: &str, _indent: usize) -> Option<Sign> {
             return found(kind, ENOUGH);
         }
     }
+<<<<<<< HEAD
     if text.chars().all(|c| matches!(c, '{' | '}' | '[' | ']' | '(' | ')' | ',' | ';')) {
+=======
+    // `"deck", "slides", "invoice"`
+    let strings = without_strings(text);
+    if text.matches('"').count() >= 6 && strings.trim_matches(['"', ',', ' ']).is_empty() {
+        return found(kind, ENOUGH);
+    }
+    if text.chars().all(|one| matches!(one, '{' | '}' | '[' | ']' | '(' | ')' | ',' | ';')) {
+>>>>>>> prompts
         return found(Kind::Code, HALF);
     }
     if text.starts_with('"')
@@ -175,6 +184,9 @@ pub(super) fn config(text: &str, indent: usize) -> Option<Sign> {
     if starts_with_any(text, &DOCKER) && !Words::of(text).are_a_sentence() {
         return found(kind, HALF);
     }
+    if let Some(weight) = entry(text) {
+        return found(kind, weight);
+    }
     let item = text.strip_prefix("- ").unwrap_or(text);
     let listed = item.len() < text.len();
     let name = |key: &str| {
@@ -194,7 +206,10 @@ pub(super) fn config(text: &str, indent: usize) -> Option<Sign> {
             // An expression is code; a sentence is prose.
             let plain = !value.contains(['(', ';', '{']);
             if plain && (words.all <= 2 || !words.are_a_sentence()) {
-                return found(kind, if capital && key.len() > 1 { HALF } else { THIRD });
+                // `spring.jpa.show-sql=true`
+                let property = key.contains('.') && !item.contains(' ');
+                let strong = property || (capital && key.len() > 1);
+                return found(kind, if strong { HALF } else { THIRD });
             }
         }
     }
@@ -209,6 +224,14 @@ pub(super) fn config(text: &str, indent: usize) -> Option<Sign> {
         return found(kind, NEIGHBOUR);
     }
     let (key, value) = item.split_once(':')?;
+    // `DTSTART;TZID=Europe/Vienna:20260304T100000`
+    let field = key.split(';').next().unwrap_or_default();
+    let is_field = field.len() >= 3
+        && field.bytes().all(|one| one.is_ascii_uppercase() || one == b'-')
+        && value.starts_with(char::is_alphanumeric);
+    if is_field {
+        return found(kind, THIRD);
+    }
     if !name(key)
         || value.starts_with([':', '/', '\\'])
         || !(value.is_empty() || value.starts_with(' '))
@@ -231,7 +254,39 @@ pub(super) fn config(text: &str, indent: usize) -> Option<Sign> {
     (is_value && deep).then_some(Sign { kind, weight: THIRD })
 }
 
+<<<<<<< HEAD
 /// Whether a line is a key whose value must follow on the lines below it.
+=======
+/// An entry of a file that a program reads: `*/5 * * * * export`, `10.0.0.5 mail`, `stripe>=9.0`.
+fn entry(text: &str) -> Option<u8> {
+    let mut fields = text.split_whitespace();
+    let first = fields.next()?;
+    let is_time = |field: &str| {
+        field.bytes().all(|one| one.is_ascii_digit() || matches!(one, b'*' | b'/' | b',' | b'-'))
+    };
+    let times = text.split_whitespace().take_while(|field| is_time(field)).count();
+    if times == 5 && text.contains('*') && fields.clone().count() >= 5 {
+        return Some(ENOUGH);
+    }
+    let is_address = first.split('.').count() == 4
+        && first.split('.').all(|part| part.parse::<u8>().is_ok())
+        && fields.next().is_some_and(|name| name.starts_with(char::is_alphanumeric));
+    let limits = ["==", ">=", "<=", "~="];
+    let is_pinned = text == first
+        && limits.iter().any(|limit| {
+            first.split_once(limit).is_some_and(|(name, version)| {
+                name.starts_with(char::is_alphabetic)
+                    && version.starts_with(|one: char| one.is_ascii_digit())
+            })
+        });
+    let is_id = text == first
+        && text.len() >= 32
+        && text.bytes().all(|one| one.is_ascii_hexdigit() || one == b'-');
+    (is_address && !Words::of(text).are_a_sentence() || is_pinned || is_id).then_some(HALF)
+}
+
+/// Whether a line is a key whose value the lines below it must hold.
+>>>>>>> prompts
 pub(in super::super) fn is_bare_key(line: &str) -> bool {
     let text = line.trim();
     text.ends_with(':') && config(text, 1).is_some_and(|sign| sign.weight == NEIGHBOUR)

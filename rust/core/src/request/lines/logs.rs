@@ -46,6 +46,9 @@ pub(super) fn log(text: &str, _indent: usize) -> Option<Sign> {
     {
         return found(kind, ENOUGH);
     }
+    if let Some(weight) = by_name(text, first) {
+        return found(kind, weight);
+    }
     // `==== 3 failed in 0.2s ====` and `____ test_total ____`
     let ruled = |rule: &str| {
         text.starts_with(rule) && text.ends_with(rule) && text.contains(char::is_alphanumeric)
@@ -60,6 +63,23 @@ pub(super) fn log(text: &str, _indent: usize) -> Option<Sign> {
         return found(kind, NEIGHBOUR);
     }
     text.starts_with(['✓', '✔', '✗', '✘', '✖', '×', '●']).then_some(Sign { kind, weight: HALF })
+}
+
+/// `4f2a91c Add export`, `4f2a91c0 (Ada 2026-03-03 ...`, `exports_total{kind="deck"} 42`.
+fn by_name(text: &str, first: &str) -> Option<u8> {
+    let is_hash = (7..=40).contains(&first.len())
+        && first.bytes().all(|one| one.is_ascii_digit() || matches!(one, b'a'..=b'f'))
+        && first.contains(|one: char| one.is_ascii_digit())
+        && first.contains(|one: char| one.is_ascii_lowercase())
+        && first.len() < text.len();
+    if is_hash {
+        return Some(if text.contains(" (") && text.contains(')') { ENOUGH } else { HALF });
+    }
+    let (name, value) = text.split_once('{')?;
+    let (labels, value) = value.rsplit_once("} ")?;
+    let is_metric =
+        name.chars().all(is_word) && labels.contains("=\"") && value.trim().parse::<f64>().is_ok();
+    is_metric.then_some(ENOUGH)
 }
 
 const LEVELS: [&str; 12] = [
