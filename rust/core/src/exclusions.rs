@@ -769,7 +769,7 @@ mod tests {
             "Explains when not to use it.",
             "Defers to the style of the house.",
             "For maps, use atlas.",
-            "Draws maps as well; see atlas for towns instead.",
+            "Draws maps as well, see atlas for towns instead.",
             "Use for bars - it does not cover lines.",
             "Draws bars, do not use for (say) maps.",
             "It does not need maps.",
