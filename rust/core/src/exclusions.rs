@@ -349,9 +349,8 @@ impl<'a> Sentence<'a> {
             let Some(token) = self.tokens.get(place) else { break };
             match &*token.text {
                 "(" => open += 1,
-                ")" if open == 0 => return place,
+                ")" | ";" | "!" | "?" | "-" | "." | "unless" if open == 0 => return place,
                 ")" => open -= 1,
-                ";" | "!" | "?" | "-" | "." | "unless" if open == 0 => return place,
                 "," if open == 0 && self.is(place + 1, "but") => return place,
                 "but" if open == 0 && self.comes_back(place) => return place,
                 _ => {}
@@ -967,7 +966,8 @@ mod tests {
     fn a_clause_that_excludes_something_ends_where_the_purpose_goes_on() {
         for (text, left, exclusions) in [
             ("Do not use for maps but for bars.", "but for bars.", &["maps"][..]),
-            ("Do not use for maps; use it for bars.", "; use it for bars.", &["maps"]),
+            ("Do not use for road maps; use it for bars.", "; use it for bars.", &["road maps"]),
+            ("And bars (of costs, not for maps).", "And bars (of costs).", &["maps"]),
             (
                 "And bars (not for maps (of towns) or forms) of costs.",
                 "And bars of costs.",
