@@ -325,7 +325,7 @@ def test_date_matches_other_formats() -> None:
 DATES = ("2031-06-04", "4 June 2031", "June 4th, 2031", "4.6.2031", "the fourth of June 2031")
 
 
-@pytest.mark.parametrize("asked", [*DATES, "June 2031"])
+@pytest.mark.parametrize("asked", [*DATES, "20310604", "June 2031", "2031-06"])
 @pytest.mark.parametrize("written", DATES)
 def test_note_of_another_date_ranks_behind_that_of_the_question(asked: str, written: str) -> None:
     notes = [
@@ -336,6 +336,16 @@ def test_note_of_another_date_ranks_behind_that_of_the_question(asked: str, writ
     result = rerank(f"what did the board decide, meeting of {asked}", notes)
     assert result.hits[0].index == 1
     assert [hit.index for hit in result.selected if hit.index != 1] == []
+
+
+def test_note_of_another_quarter_ranks_behind_that_of_the_question() -> None:
+    notes = [
+        "Q2 2031: the crew voted to repaint the hull.",
+        "9 August 2031: the crew voted to sell the dinghy.",
+        "Q3 2030: the crew voted to rent a berth.",
+    ]
+    result = rerank("what did the crew vote for in the third quarter of 2031", notes)
+    assert result.ids == ["1"]
 
 
 def test_long_query_is_cut_to_its_beginning_and_end() -> None:

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::OnceLock;
 
 use crate::evidence::{Evidence, EvidenceWeights};
-use crate::facts::Facts;
+use crate::facts::{Facts, is_quarter};
 use crate::json::value;
 use crate::stage1::Scored;
 use crate::text::Analyzer;
@@ -89,10 +89,13 @@ impl Question {
     /// Reads a query.
     pub fn new(query: &str, analyzer: Analyzer) -> Self {
         let facts = Facts::of(query);
+        // `q3` of a date is compared as a date, which has other spellings.
+        let is_in_date = |stem: &str| !facts.dates.is_empty() && is_quarter(stem);
         let words = analyzer
             .terms(query)
             .into_iter()
             .filter(|stem| !stem.starts_with(|first: char| first.is_ascii_digit()))
+            .filter(|stem| !is_in_date(stem))
             .map(|stem| (stem.clone(), information(&stem)))
             .filter(|(_, weight)| *weight > 0.0)
             .collect();
@@ -101,7 +104,7 @@ impl Question {
             .skip(1)
             .filter(|word| word.chars().any(char::is_uppercase))
             .flat_map(|word| analyzer.terms(word))
-            .filter(|stem| information(stem) >= 1.0)
+            .filter(|stem| information(stem) >= 1.0 && !is_in_date(stem))
             .collect();
         Self { analyzer, words, names, facts }
     }
@@ -180,6 +183,9 @@ mod tests {
         let other = "2031-07-10, Orlen: 1,500 crates arrived.";
         assert!((coverage(query, other).facts - 2.0 / 3.0).abs() < 1e-12);
         assert_eq!(coverage("what changed in 4.2", "Version 4.2: nothing.").facts, 1.0);
+        let quarter = coverage("what arrived in Q3 2031", "2031-07-09: crates arrived.");
+        assert_eq!((quarter.facts, quarter.rarest), (1.0, 1.0));
+        assert_eq!(coverage("what arrived in Q3", "Crates arrived.").facts, 0.0);
     }
 
     #[test]

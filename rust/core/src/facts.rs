@@ -214,16 +214,16 @@ fn date(tokens: &[String]) -> Option<(BTreeSet<String>, usize)> {
     }
 }
 
+/// Whether a token is `q1` to `q4`.
+pub(crate) fn is_quarter(token: &str) -> bool {
+    matches!(token, "q1" | "q2" | "q3" | "q4")
+}
+
 /// `Q3 2024`, `2024 Q3` and `third quarter of 2024`, with the number of tokens that it takes.
 fn quarter(tokens: &[String]) -> Option<(String, usize)> {
     let token = |at: usize| tokens.get(at).map(String::as_str);
-    let named = |at: usize| match token(at)? {
-        "q1" => Some(1),
-        "q2" => Some(2),
-        "q3" => Some(3),
-        "q4" => Some(4),
-        _ => None,
-    };
+    let named =
+        |at: usize| token(at).filter(|token| is_quarter(token))?.get(1..)?.parse::<u32>().ok();
     if let Some(year) = token(0).and_then(year) {
         return Some((format!("{year}-q{}", named(1)?), 2));
     }
