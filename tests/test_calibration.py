@@ -55,6 +55,7 @@ from crossgate._core import (
 )
 from crossgate._decision.router import DEFAULT_PROFILE
 from crossgate._evaluation.runs.modes import decide, decide_all, reblended
+from crossgate._evaluation.runs.scores_on_demand import UnreadPairs
 from crossgate._evaluation.runs.stored_runs import (
     MODES,
     Mode,
@@ -63,7 +64,6 @@ from crossgate._evaluation.runs.stored_runs import (
     StoredQuery,
     write_run,
 )
-from crossgate._evaluation.runs.unread import UnreadPairs
 from crossgate._support.errors import CalibrationError
 from crossgate._support.files import atomic_write, try_writing
 from crossgate._values.profile_files import read_profile, write_profile

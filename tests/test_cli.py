@@ -717,7 +717,7 @@ def test_closed_stderr_does_not_mix_messages_into_the_json(run: Any, tmp_path: P
 
 @pytest.mark.parametrize(
     "module",
-    ["argparse", "crossgate._cli.output", "crossgate._cli.decision", "yaml"],
+    ["argparse", "crossgate._cli.output", "crossgate._cli.decision_output", "yaml"],
 )
 def test_ctrl_c_during_import_of_crossgate(home: Path, tmp_path: Path, module: str) -> None:
     """The interrupt is raised while Python searches for a module."""

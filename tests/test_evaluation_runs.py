@@ -19,8 +19,8 @@ from crossgate._evaluation.data.datasets import read_dataset
 from crossgate._evaluation.report.summary import summarize
 from crossgate._evaluation.runs.collecting import measure_for_fit
 from crossgate._evaluation.runs.modes import decide, policy_of, profile_of, reblended
+from crossgate._evaluation.runs.scores_on_demand import read_ahead
 from crossgate._evaluation.runs.stored_runs import MODES, Mode, is_run, read_run, write_run
-from crossgate._evaluation.runs.unread import read_ahead
 from crossgate._reranking.contract import Deadline, Enough, Scores
 from small_runs import POLICY, PROFILE, SharedWords, measured
 

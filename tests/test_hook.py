@@ -24,7 +24,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossgate import Index
-from crossgate._agents.hook import memory, refresh, skill_library
+from crossgate._agents.hook import refresh, session_state, skill_library
 from crossgate._agents.hook.answer import answer
 from crossgate._agents.hook.formats import (
     AGENTS,
@@ -637,7 +637,7 @@ def test_missing_scores_are_logged_as_unscored(made: Home, tmp_path: Path) -> No
         command, input=b"x", env=made.environment(), capture_output=True, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
-    (noted,) = memory.read_hook_log(tmp_path)
+    (noted,) = session_state.read_hook_log(tmp_path)
     assert (noted["outcome"], noted["reason"]) == ("unscored", "index_missing")
 
 
@@ -894,8 +894,8 @@ def test_missing_input_ends_in_a_timeout(home: Home) -> None:
 def test_the_timeout_does_not_wait_for_the_log(home: Home) -> None:
     """The log may be on the disk that hangs."""
     script = (
-        "import time; from crossgate._agents.hook import main as process, memory; "
-        "process.GIVE_UP_SECONDS = 0.1; memory.note = lambda *_: time.sleep(1_000_000); "
+        "import time; from crossgate._agents.hook import main as process, session_state; "
+        "process.GIVE_UP_SECONDS = 0.1; session_state.note = lambda *_: time.sleep(1_000_000); "
         "process.main('claude', [])"
     )
     with subprocess.Popen(
@@ -925,19 +925,19 @@ def test_a_skill_is_mentioned_once_until_another_one_is(home: Home) -> None:
 
 
 def test_a_mention_expires_after_some_prompts(tmp_path: Path) -> None:
-    session = memory.Session(tmp_path, "claude", "s")
+    session = session_state.Session(tmp_path, "claude", "s")
     session.add(["a"])
-    for _ in range(memory.AGAIN_AFTER - 1):
-        assert memory.Session(tmp_path, "claude", "s").has_seen("a")
+    for _ in range(session_state.AGAIN_AFTER - 1):
+        assert session_state.Session(tmp_path, "claude", "s").has_seen("a")
         session.add([])
-    assert memory.Session(tmp_path, "claude", "s").has_seen("a")
+    assert session_state.Session(tmp_path, "claude", "s").has_seen("a")
     session.add([])
-    assert not memory.Session(tmp_path, "claude", "s").has_seen("a")
-    assert not memory.Session(tmp_path, "codex", "s").has_seen("a")
+    assert not session_state.Session(tmp_path, "claude", "s").has_seen("a")
+    assert not session_state.Session(tmp_path, "codex", "s").has_seen("a")
 
 
 def test_an_empty_session_id_stores_nothing(tmp_path: Path) -> None:
-    memory.Session(tmp_path, "claude", "").add(["a"])
+    session_state.Session(tmp_path, "claude", "").add(["a"])
     assert list(tmp_path.iterdir()) == []
 
 
@@ -958,33 +958,33 @@ def test_an_invalid_working_folder_is_ignored(home: Home) -> None:
 
 
 def test_sessions_and_log_are_bounded(tmp_path: Path) -> None:
-    for number in range(memory.SESSIONS + 20):
-        memory.Session(tmp_path, "claude", str(number)).add(["a"])
-    assert len(list((tmp_path / "sessions").iterdir())) == memory.SESSIONS
-    session = memory.Session(tmp_path, "claude", "long")
+    for number in range(session_state.SESSIONS + 20):
+        session_state.Session(tmp_path, "claude", str(number)).add(["a"])
+    assert len(list((tmp_path / "sessions").iterdir())) == session_state.SESSIONS
+    session = session_state.Session(tmp_path, "claude", "long")
     for _ in range(300):
         session.add(["x" * 1_000])
     assert all(
-        item.stat().st_size < memory.SESSION_BYTES + 2_000
+        item.stat().st_size < session_state.SESSION_BYTES + 2_000
         for item in (tmp_path / "sessions").iterdir()
     )
     for number in range(3_000):
-        memory.note(tmp_path, {"outcome": "failed", "detail": "y" * 5_000, "number": number})
+        session_state.note(tmp_path, {"outcome": "failed", "detail": "y" * 5_000, "number": number})
     sizes = [item.stat().st_size for item in tmp_path.glob("log*.jsonl")]
     assert len(sizes) == 2
-    assert max(sizes) < memory.LOG_BYTES + 2_000
-    assert list(memory.read_hook_log(tmp_path))[-1]["number"] == 2_999
+    assert max(sizes) < session_state.LOG_BYTES + 2_000
+    assert list(session_state.read_hook_log(tmp_path))[-1]["number"] == 2_999
 
 
 def test_damaged_lines_are_skipped(tmp_path: Path) -> None:
-    session = memory.Session(tmp_path, "claude", "s")
+    session = session_state.Session(tmp_path, "claude", "s")
     session.add(["a"])
     (path,) = (tmp_path / "sessions").iterdir()
     with path.open("ab") as stream:
         stream.write(b'\xff\xfe{"a":\n[[["b"]]]\nnull\n' + b"[" * 50_000 + b"\n")
-    assert memory.Session(tmp_path, "claude", "s").has_seen("a")
+    assert session_state.Session(tmp_path, "claude", "s").has_seen("a")
     (tmp_path / "log.jsonl").write_bytes(b'\xff\n{"outcome": 1}\n{"outcome": "failed"}\n{"ou')
-    assert [item["outcome"] for item in memory.read_hook_log(tmp_path)] == ["failed"]
+    assert [item["outcome"] for item in session_state.read_hook_log(tmp_path)] == ["failed"]
 
 
 def test_parallel_hooks_do_not_corrupt_files(home: Home) -> None:

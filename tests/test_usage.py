@@ -14,7 +14,7 @@ import pytest
 
 from crossgate._agents.adoption import measure_usage
 from crossgate._agents.hook.formats import prompt_digest
-from crossgate._agents.hook.memory import read_hook_log
+from crossgate._agents.hook.session_state import read_hook_log
 from crossgate._sources.transcripts import Turn, read_turns, transcripts_below
 from hook_home import GIT, PDF, Home, furnished
 

@@ -35,8 +35,8 @@ from crossgate._evaluation.measures.statistics import (
     means,
 )
 from crossgate._evaluation.runs.modes import decide_all, reblended
+from crossgate._evaluation.runs.scores_on_demand import read_ahead
 from crossgate._evaluation.runs.stored_runs import MODES, Run, RunHeader, StoredQuery
-from crossgate._evaluation.runs.unread import read_ahead
 from crossgate._support.checks import check_number, check_shortlist
 from crossgate._support.errors import CalibrationError, InputError, SourceError
 from crossgate._support.wording import counted, share_of

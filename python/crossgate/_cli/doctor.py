@@ -191,7 +191,7 @@ def _plugin(plugin: plugins.Plugin) -> Check:
 def _hooks() -> list[Check]:
     """Return one entry per agent whose settings call the prompt hook, or whose hook has run."""
     from crossgate._agents.hook.install import calls_of
-    from crossgate._agents.hook.memory import BACKGROUND_OUTCOMES, read_hook_log
+    from crossgate._agents.hook.session_state import BACKGROUND_OUTCOMES, read_hook_log
     from crossgate._agents.hook.skill_library import hook_folder
 
     try:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crossgate._cli import DONE
-from crossgate._cli.decision import LOG_VARIABLE, log_path
+from crossgate._cli.decision_output import LOG_VARIABLE, log_path
 from crossgate._cli.output import json_option, show, show_json
 from crossgate._cli.teach import teach, told
 from crossgate._support.errors import CrossgateError, InputError, SourceError

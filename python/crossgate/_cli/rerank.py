@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from crossgate._cli.decision import (
+from crossgate._cli.decision_output import (
     context_of,
     decision_options,
     log_of,

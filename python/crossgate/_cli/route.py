@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from crossgate._cli import DONE
-from crossgate._cli.decision import (
+from crossgate._cli.decision_output import (
     context_of,
     decision_options,
     log_of,

@@ -48,7 +48,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Count and print."""
     from crossgate._agents.adoption import measure_usage
-    from crossgate._agents.hook.memory import read_hook_log
+    from crossgate._agents.hook.session_state import read_hook_log
     from crossgate._agents.hook.skill_library import hook_folder
 
     entries = [entry for entry in read_hook_log(hook_folder()) if "prompt" in entry]

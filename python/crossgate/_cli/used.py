@@ -6,7 +6,7 @@ import argparse
 from dataclasses import asdict
 
 from crossgate._cli import DONE
-from crossgate._cli.decision import LOG_VARIABLE, log_path
+from crossgate._cli.decision_output import LOG_VARIABLE, log_path
 from crossgate._cli.output import json_option, show, show_json
 from crossgate._support.errors import InputError
 from crossgate._support.wording import counted

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Literal
 
 from crossgate._agents.hook.formats import Agent, HookPrompt
 from crossgate._agents.hook.injection import Pick, context_of, shortlist_of
-from crossgate._agents.hook.memory import Session
 from crossgate._agents.hook.options import HookOptions
+from crossgate._agents.hook.session_state import Session
 from crossgate._agents.hook.skill_library import SkillLibrary, is_parked_folder, was_indexed
 from crossgate._sources.agent_prompts import is_command, is_from_machine
 from crossgate._support.errors import CrossgateError, first_line

@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from crossgate._agents.hook.detached import PIPE_BYTES, spawn_detached
-from crossgate._agents.hook.memory import note
 from crossgate._agents.hook.refresh import try_lock
+from crossgate._agents.hook.session_state import note
 from crossgate._support.errors import CrossgateError, first_line
 
 

@@ -249,7 +249,7 @@ def _report(
             line = " ".join(f"crossgate: {what}: {reason}: {detail}".split())
             os.write(2, line.encode("ascii", "backslashreplace") + b"\n")
     with suppress(Exception):
-        from crossgate._agents.hook.memory import note
+        from crossgate._agents.hook.session_state import note
 
         values: dict[str, Any] = {"agent": name, "outcome": outcome, "reason": reason}
         if detail:

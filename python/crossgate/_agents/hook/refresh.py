@@ -13,7 +13,7 @@ from typing import Any
 
 from crossgate._agents.hook.detached import spawn_detached
 from crossgate._agents.hook.formats import Agent
-from crossgate._agents.hook.memory import note
+from crossgate._agents.hook.session_state import note
 from crossgate._agents.hook.skill_library import MOST_ENTRIES, SCHEMA, SkillLibrary, is_stale, seen
 from crossgate._support.errors import CrossgateError, first_line
 from crossgate._support.files import atomic_write

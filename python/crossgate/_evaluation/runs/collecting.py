@@ -17,6 +17,7 @@ from crossgate._decision.router import Router
 from crossgate._evaluation.data.labels import Dataset, LabelledQuery
 from crossgate._evaluation.runs.machine import describe_machine, describe_versions
 from crossgate._evaluation.runs.modes import policy_of, profile_of
+from crossgate._evaluation.runs.scores_on_demand import UnreadPairs
 from crossgate._evaluation.runs.stored_runs import (
     ALL_MODES,
     MODES,
@@ -27,7 +28,6 @@ from crossgate._evaluation.runs.stored_runs import (
     read_run,
     write_run,
 )
-from crossgate._evaluation.runs.unread import UnreadPairs
 from crossgate._reranking.chain import load
 from crossgate._reranking.contract import NO_DEADLINE, PairScore, Reranker, passages_of
 from crossgate._reranking.cross_encoder import CrossEncoder
