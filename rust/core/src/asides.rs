@@ -372,14 +372,14 @@ mod tests {
             verb in "(shorten|translate|merge|rename|print)", rest in "[a-z ]{0,40}",
             before in "(ok, |hmm |please |)",
         ) {
-            let prompt = format!("{}{} {}", before, verb, rest);
+            let prompt = format!("{before}{verb} {rest}");
             prop_assert!(!is_aside(&prompt));
         }
 
         #[test]
         fn any_text_is_read(prompt in "\\PC{0,80}") {
             let found = is_aside(&prompt);
-            let marked = is_aside(&format!("{}  ", prompt));
+            let marked = is_aside(&format!("{prompt}  "));
             prop_assert_eq!(found, marked);
         }
     }

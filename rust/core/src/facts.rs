@@ -227,13 +227,12 @@ fn quarter(tokens: &[String]) -> Option<(String, usize)> {
     if let Some(year) = token(0).and_then(year) {
         return Some((format!("{year}-q{}", named(1)?), 2));
     }
-    let (number, used) = match named(0) {
-        Some(number) => (number, 1),
-        None => {
-            let (number, used) = day_at(tokens, 0).filter(|(number, _)| *number <= 4)?;
-            token(used).filter(|word| *word == "quarter")?;
-            (number, used + 1)
-        }
+    let (number, used) = if let Some(number) = named(0) {
+        (number, 1)
+    } else {
+        let (number, used) = day_at(tokens, 0).filter(|(number, _)| *number <= 4)?;
+        token(used).filter(|word| *word == "quarter")?;
+        (number, used + 1)
     };
     let used = used + usize::from(token(used) == Some("of"));
     let year = token(used).and_then(year)?;
