@@ -62,26 +62,6 @@ def test_excluded_task_scores_less_than_the_same_task_included(
     assert score(index) < score(willing)
 
 
-def exclusion_of(id: str, text: str, query: str) -> float:
-    """Return the evidence of an exclusion against a skill among the others."""
-    trace = Router(library({**SKILLS, id: text}), reranker=None).route(query).trace
-    rows = {row["id"]: row for row in trace["stage1"]}
-    return rows[id].get("evidence", {}).get("exclusion", 0.0)
-
-
-def test_words_of_an_exclusion_in_another_order_count_less() -> None:
-    text = "Writes the minutes of meetings. It can't schedule meetings."
-    asked = exclusion_of("minutes", text, "schedule meetings with the minutes of last week")
-    mentioned = exclusion_of("minutes", text, "minutes of the meetings about the schedule")
-    assert mentioned < 0.25 < asked
-
-
-def test_a_part_of_an_exclusion_that_is_farther_than_the_purpose_does_not_count() -> None:
-    text = "Drafts polite business e-mails and replies. Never for marketing campaigns."
-    assert exclusion_of("mails", text, "reply politely to the marketing agency by e-mail") == 0.0
-    assert exclusion_of("mails", text, "plan a marketing campaign") >= 0.5
-
-
 def test_document_keeps_its_text(index: Index) -> None:
     kept = index.get("deploy")
     assert kept is not None

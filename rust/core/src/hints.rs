@@ -30,9 +30,6 @@ const NEAR: (f64, f64) = (0.3, 0.45);
 /// Shares of a query's weight that an exclusion explains at which the evidence is 0 and 1.
 const EXPLAINED: (f64, f64) = (0.3, 0.7);
 
-/// The share of an exclusion's worth that is left if the query has its terms in another order.
-const REVERSED: f64 = 0.5;
-
 /// Cosines with an example at which the similarity is 0 and that of a paraphrase. Prompts that only
 /// share their phrasing have cosines of up to 0.6, and paraphrases of 0.8 and more.
 const SIMILAR: (f64, f64) = (0.55, 0.85);
@@ -454,9 +451,7 @@ fn weight<'a>(terms: impl Iterator<Item = &'a str>, bm25: &Bm25) -> Result<f64> 
 /// It is the larger of two values. The first compares meanings: the cosine with the nearest
 /// exclusion, if the document's own cosine is lower. The second compares terms: the share of an
 /// exclusion that the query contains, times the share of the query's explained weight that it
-/// explains rather than the purpose. Terms in another order count half: "minutes about the schedule"
-/// does not ask to "schedule minutes". A part of an exclusion only counts if it is closer to the
-/// query than the document is: a marketing agency is no marketing campaign.
+/// explains rather than the purpose.
 fn excluded(
     entries: &[Entry],
     cosine: Option<f64>,
@@ -472,38 +467,24 @@ fn excluded(
         .map_or(0.0, |(nearest, cosine)| ramp(nearest - cosine, CLOSER) * ramp(nearest, NEAR));
     let terms: BTreeSet<&str> = query.terms.iter().map(String::as_str).collect();
     let is_asked = |term: &&str| terms.contains(term);
-    let is_farther = |entry: &Entry| {
-        entry.cosine(query).zip(cosine).is_some_and(|(excluded, own)| excluded <= own)
-    };
-    let matching: Vec<&Entry> = entries
+    let matching: Vec<BTreeSet<&str>> = entries
         .iter()
-        .filter(|entry| {
-            let mut asked = entry.terms.iter().map(|term| terms.contains(term.as_str()));
-            let is_whole = asked.clone().all(|one| one);
-            asked.any(|one| one) && (is_whole || !is_farther(entry))
-        })
+        .map(|entry| entry.terms.iter().map(String::as_str).collect::<BTreeSet<_>>())
+        .filter(|exclusion| exclusion.iter().any(is_asked))
         .collect();
     if matching.is_empty() {
         return Ok(by_meaning);
     }
     let purpose: HashSet<String> = purpose().into_iter().collect();
     let mut by_terms = 0.0_f64;
-    for entry in matching {
-        let exclusion: BTreeSet<&str> = entry.terms.iter().map(String::as_str).collect();
+    for exclusion in matching {
         let hit = weight(exclusion.iter().copied().filter(is_asked), query.bm25)?;
         let all = weight(exclusion.iter().copied(), query.bm25)?;
         let rest = terms.difference(&exclusion).copied().filter(|term| purpose.contains(*term));
         let rest = weight(rest, query.bm25)?;
-        let order = if is_in_order(&entry.terms, query.terms) { 1.0 } else { REVERSED };
-        by_terms = by_terms.max(order * hit / all * (hit / (hit + rest)));
+        by_terms = by_terms.max(hit / all * (hit / (hit + rest)));
     }
     Ok(by_meaning.max(ramp(by_terms, EXPLAINED)))
-}
-
-/// Whether the terms that a query has stand in it in this order, by their first places.
-fn is_in_order(terms: &[String], query: &[String]) -> bool {
-    let places = terms.iter().filter_map(|term| query.iter().position(|other| other == term));
-    places.is_sorted()
 }
 
 /// 0 up to the first bound, 1 from the second, and linear in between.
