@@ -119,7 +119,7 @@ def ask_ratel(library: Library, prompts: list[str]) -> list[Answer]:
 
 
 def ask_callbus(library: Library, prompts: list[str]) -> list[Answer]:
-    """Its BM25 scorer; the other scorers need a model on a server."""
+    """Its BM25 scorer, with stems; the other scorers need a model on a server."""
     from callbus.adapters.bm25 import BM25Scorer
     from callbus.domain import Query, Tool
 
@@ -223,19 +223,19 @@ def first(names: Iterable[str]) -> str | None:
 
 
 ROUTERS: dict[str, tuple[str, Callable[[Library, list[str]], list[Answer]]]] = {
-    "crossgate": (crossgate.__version__, ask_crossgate),
-    "bm25s": ("0.3.16", ask_bm25s),
-    "lockkeeper": ("1.4.0", ask_lockkeeper),
-    "ratel-ai": ("0.12.0", ask_ratel),
-    "callbus": ("0.3.1", ask_callbus),
-    "graph-tool-call": ("0.47.0", ask_graph_tool_call),
-    "skill-proof-router": ("1.3.3", ask_skill_proof),
-    "agentskills-retrieval": ("0.7.0", ask_agentskills),
-    "agent-tool-router": ("0.4.0", ask_agent_tool_router),
-    "sparrow-decider": ("0.2.0", ask_sparrow),
-    "skillroute": ("0.6.0", ask_skillroute),
+    "crossgate": ("crossgate", ask_crossgate),
+    "bm25s": ("bm25s==0.3.16", ask_bm25s),
+    "lockkeeper": ("lockkeeper==1.4.0", ask_lockkeeper),
+    "ratel-ai": ("ratel-ai==0.12.0", ask_ratel),
+    "callbus": ("callbus[stem]==0.3.1", ask_callbus),
+    "graph-tool-call": ("graph-tool-call==0.47.0", ask_graph_tool_call),
+    "skill-proof-router": ("skill-proof-router==1.3.3", ask_skill_proof),
+    "agentskills-retrieval": ("agentskills-retrieval==0.7.0", ask_agentskills),
+    "agent-tool-router": ("agent-tool-router==0.4.0", ask_agent_tool_router),
+    "sparrow-decider": ("sparrow-decider==0.2.0", ask_sparrow),
+    "skillroute": ("skillroute==0.6.0", ask_skillroute),
 }
-"""Package, the version that docs/compare.md was measured with, and its adapter."""
+"""Package: what docs/compare.md was measured with, for pip, and the adapter."""
 
 
 def write_library(documents: Iterable[crossgate.Document], folder: Path) -> Library:
@@ -289,11 +289,11 @@ def main() -> None:
         print(f"{folder}, {dataset.split}: {len(dataset.documents)} documents, ", end="")
         print(f"{fits} prompts with a match, {len(prompts) - fits} without", flush=True)
         for name in options.routers:
-            tested, ask = ROUTERS[name]
+            requirement, ask = ROUTERS[name]
             try:
-                installed = tested if name == "crossgate" else version(name)
+                installed = crossgate.__version__ if name == "crossgate" else version(name)
             except PackageNotFoundError:
-                print(f"  {name:28} not installed: pip install {name}=={tested}")
+                print(f"  {name:28} not installed: pip install {requirement}")
                 continue
             # Some packages write below the home folder when they are imported or used.
             with tempfile.TemporaryDirectory() as home, contextlib.redirect_stdout(sys.stderr):

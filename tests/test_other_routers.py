@@ -65,7 +65,9 @@ def test_router_that_is_not_installed_is_skipped_with_the_command_that_installs_
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))  # the script changes it
-    monkeypatch.setitem(script.ROUTERS, "absent-router", ("1.2", script.ask_crossgate))
+    monkeypatch.setitem(
+        script.ROUTERS, "absent-router", ("absent-router==1.2", script.ask_crossgate)
+    )
     folder = write_beir(tmp_path / "set")
     command = ["other_routers", f"{folder}:test", "--routers", "crossgate", "absent-router"]
     monkeypatch.setattr(sys, "argv", command)
