@@ -7,7 +7,7 @@ mod history;
 mod index;
 
 /// The compiled core of crossgate, which the package wraps.
-#[pyo3::pymodule]
+#[pyo3::pymodule(gil_used = false)]
 mod _core {
     #[pymodule_export]
     use crate::decide::{
