@@ -305,7 +305,9 @@ def test_forked_child_routes_after_the_models_were_loaded() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
-@pytest.mark.parametrize("model", ["_core.Embedder", "index._embedder", "cross_encoder.OnnxModel"])
+@pytest.mark.parametrize(
+    "model", ["_core.Embedder", "document_index._embedder", "cross_encoder.OnnxModel"]
+)
 def test_forked_child_routes_while_a_thread_loads_a_model(model: str, tmp_path: Path) -> None:
     Index.build([Document(id=id, text=text) for id, text in LIBRARY.items()]).save(tmp_path / "a")
     run = in_a_process(f"""
