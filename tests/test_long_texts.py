@@ -129,6 +129,15 @@ def test_surroundings_are_the_last_heading_and_the_header_of_the_table(
     assert surroundings(text, [(start, start + 1) for start in starts]) == expected
 
 
+def test_long_headings_and_table_headers_are_not_repeated() -> None:
+    text = (
+        f"# {'kiln ' * 20_000}\n{'clay ' * 20_000}\n| {'glaze ' * 20_000}|\n|---|\n"
+        + "| d |\n" * 500
+    )
+    spans = passages(text, max_chars=len(text))
+    assert sum(map(len, surroundings(text, spans))) < len(text) / 100
+
+
 def test_every_passage_has_surroundings() -> None:
     spans = passages(TABLE, max_chars=len(TABLE))
     assert len(surroundings(TABLE, spans)) == len(spans) > 2

@@ -12,6 +12,9 @@ BODY_CHARS = 6_000
 PASSAGE_CHARS = 800
 """Maximum characters of a passage, so that a reranker reads it whole with head and query."""
 
+_LONGEST_CONTEXT = 200
+"""Characters of a heading, or of a table's header, that is repeated for later passages."""
+
 _LINE = re.compile(r".*\n|.+")
 _FENCE = re.compile(r"[ \t]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?(`{3,}(?=[^`]*$)|~{3,})")
 
@@ -109,6 +112,8 @@ def _pack(units: Sequence[tuple[str, tuple[re.Pattern[str], ...]]], max_chars: i
 def surroundings(body: str, spans: Sequence[tuple[int, int]]) -> list[str]:
     """Return what each passage needs from the text before it: its heading, and its table's header.
 
+    Lines of more than 200 characters are left out, so that the result stays small for any text.
+
     Args:
         body: The body.
         spans: Start and end of each passage, in order.
@@ -128,10 +133,15 @@ def surroundings(body: str, spans: Sequence[tuple[int, int]]) -> list[str]:
             lines = header if is_heading else [heading, *header]
             found.append("\n".join(filter(None, lines)))
         if is_heading:
-            heading = line.strip()
-        if is_row:
-            table.append(line.strip())
+            heading = _short(line)
+        if is_row and len(table) < 2:
+            table.append(_short(line))
     return found
+
+
+def _short(line: str) -> str:
+    line = line.strip()
+    return line if len(line) <= _LONGEST_CONTEXT else ""
 
 
 def fenced(text: str) -> Iterator[tuple[int, str]]:
