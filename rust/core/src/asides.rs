@@ -1,7 +1,7 @@
 //! Asides: questions and remarks about the conversation, which ask for no work.
 //!
-//! "Who wrote this?", "that is wrong" and "wait" refer to what was said before as "make it shorter"
-//! does, but they do not ask to go on with it.
+//! "Who wrote this?", "that is wrong" and "wait" refer to the conversation, as "make it shorter" does,
+//! but they do not ask to go on with the last request.
 
 use std::sync::LazyLock;
 
@@ -61,7 +61,7 @@ const AUXILIARIES: &[&str] = &[
     "won't", "wouldn't",
 ];
 
-/// Auxiliaries of a question about what has happened.
+/// Auxiliaries of a question about the past.
 const PAST: &[&str] = &["did", "was", "were", "had", "didn't", "wasn't", "weren't", "hadn't"];
 
 /// Before "we" or "I", they ask how to go on: "where do I put it?", "what should we try?".
@@ -161,7 +161,7 @@ const BESIDE: &[&str] = &[
     "what",
 ];
 
-/// A longer question about the past tells what it asks for by itself.
+/// Most words of a question about the past that is an aside; a longer question names its subject.
 const LONGEST: usize = 12;
 
 /// Words with more information are about a subject; see [`information`].
@@ -236,7 +236,7 @@ pub(crate) fn asks_anew(prompt: &str, refers: bool) -> bool {
     (is_past && words.len() <= LONGEST) || (has_word && !refers)
 }
 
-/// Whether there are any words, and those behind "hmm", "but" and the like.
+/// Whether the prompt has words, and the words behind an opening such as "hmm" or "but".
 fn words_of<'a>(tokens: &'a [Token<'_>]) -> (bool, Vec<&'a str>) {
     let all = || tokens.iter().filter(|token| token.is_word()).map(|token| &*token.text);
     (all().next().is_some(), all().skip_while(|word| BEFORE.contains(word)).collect())

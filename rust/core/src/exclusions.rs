@@ -918,7 +918,7 @@ mod tests {
         }
     }
 
-    /// Compares what is left of a text behind a first sentence, and its exclusions.
+    /// Compares the purpose of a text behind a first sentence, and its exclusions.
     fn assert_read(text: &str, left: &str, exclusions: &[&str]) {
         let whole = format!("Draws charts of sales. {text}");
         let found = read(&whole);

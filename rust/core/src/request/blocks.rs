@@ -193,7 +193,7 @@ fn heads(lines: &[Line<'_>], signs: &mut [Option<Sign>]) {
             && head.indent() == 0
             && !Words::of(next.text).are_a_sentence()
             && signs.get(number).copied().flatten().is_none_or(|letter| letter.weight < ENOUGH);
-        // A file, and what was found in it: `src/deck.ts` before `  12:5  error ...`.
+        // A file above its findings: `src/deck.ts` before `  12:5  error ...`.
         let is_file = !text.contains(' ')
             && text.contains(['/', '.', '\\'])
             && head.indent() == 0
@@ -212,7 +212,7 @@ fn heads(lines: &[Line<'_>], signs: &mut [Option<Sign>]) {
     }
 }
 
-/// Marks a conversation: names with times above what was said, or names before it.
+/// Marks a conversation: names with times above the messages, or names before them.
 fn talks(lines: &[Line<'_>], signs: &mut [Option<Sign>]) {
     // `Ines Pohl  10:02 AM`
     let is_turn = |line: &Line<'_>| {
