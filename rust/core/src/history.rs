@@ -694,8 +694,8 @@ pub fn is_courtesy(prompt: &str) -> bool {
         || (!asks && !doubts && praises && words.iter().all(|word| is_known(word)))
 }
 
-/// Whether a prompt goes on with nothing, although its words refer to the conversation: a courtesy, or a
-/// question or remark about the conversation.
+/// Whether a prompt goes on with nothing, although its words refer to the conversation: a courtesy, or
+/// a question or remark about the conversation.
 pub fn continues_nothing(prompt: &str) -> bool {
     is_courtesy(prompt) || is_aside(prompt)
 }
