@@ -539,7 +539,7 @@ class _CandidateSearch:
             least = min(scores.values(), default=0.0)
             for behind, document in enumerate(self.documents, start=1):
                 scores.setdefault(document.id, least - behind * max(1.0, abs(least)))
-        return _core.known_elsewhere(
+        return _core.with_external_scores(
             list(scored),
             cosines=self._cosines,
             scores=scores,

@@ -502,7 +502,7 @@ class Router:
                 )
                 return scored, (Degradation(code="budget", detail=detail),)
             vectors = dict(zip(chosen, made, strict=True))
-            return with_window_cosines(scored, chosen, vector, vectors, self.profile.blend), ()
+            return with_window_cosines(scored, chosen, vector, vectors, self.profile), ()
         except Exception as error:  # the beginnings of the texts still have cosines
             return scored, (degradation("embedder", error),)
 

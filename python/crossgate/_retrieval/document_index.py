@@ -776,7 +776,7 @@ def _checked_vectors(
 
 def _embedded_texts(document: Document) -> list[str]:
     """Return the embedded texts of a document: the head, and the start of the body."""
-    start = _core.announced(document.body[:EMBEDDED_BODY_CHARS]).strip()
+    start = _core.strip_exclusions(document.body[:EMBEDDED_BODY_CHARS]).strip()
     return [document.content, content(document.title, start)] if start else [document.content]
 
 

@@ -97,7 +97,7 @@ def with_window_cosines(
     chosen: Mapping[str, Window],
     query: Vector,
     vectors: Mapping[str, Vector],
-    blend: _core.Blend,
+    profile: _core.Profile,
 ) -> list[_core.Scored]:
     """Return the candidates, best blend first, with the cosines of their windows that are higher.
 
@@ -106,17 +106,15 @@ def with_window_cosines(
         chosen: The windows of long candidates, by id.
         query: The query's vector.
         vectors: The vector of each window, by id.
-        blend: How cosine and BM25 are combined.
+        profile: How cosine, BM25 and evidence are combined.
     """
-    share = blend.cosine_weight / (blend.cosine_weight + blend.bm25_weight)
 
-    def seen(found: _core.Scored) -> _core.Scored:
+    def read(found: _core.Scored) -> _core.Scored:
         if found.id not in chosen or found.cosine is None:
             return found
-        cosine = max(found.cosine, _cosine(query, vectors[found.id]))
-        return found.replace(cosine=cosine, blend=found.blend + share * (cosine - found.cosine))
+        return found.replace(cosine=max(found.cosine, _cosine(query, vectors[found.id])))
 
-    return sorted(map(seen, scored), key=lambda found: (-found.blend, found.id))
+    return _core.reblend(list(map(read, scored)), profile.blend, evidence=profile.evidence)
 
 
 def _cosine(one: Vector, other: Vector) -> float:

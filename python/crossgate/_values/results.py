@@ -107,7 +107,7 @@ class Document:
         The exclusions of a description ("do not use for ...") are left out, since their words would
         raise the document's score.
         """
-        text = _core.announced(self.text) if self.is_read_as_description() else self.text
+        text = _core.strip_exclusions(self.text) if self.is_read_as_description() else self.text
         return content(self.title, text)
 
 

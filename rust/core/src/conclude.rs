@@ -750,6 +750,7 @@ mod tests {
         counterexample: -16.0,
         technology: 1.0,
         other_technology: -1.0,
+        other_version: -4.0,
         other_date: -4.0,
     };
 

@@ -49,13 +49,65 @@ pub fn is_description(id: &str, title: &str, text: &str, body: &str) -> bool {
     !body.is_empty() || (text.len() <= LONGEST_DESCRIPTION && is_name(name))
 }
 
+/// Words that stand beside the number of a passage, as in `doc-12` or `guide_3_chunk_7`.
+const COUNTED: &[&str] = &[
+    "answer",
+    "article",
+    "block",
+    "case",
+    "chapter",
+    "chunk",
+    "doc",
+    "docs",
+    "document",
+    "email",
+    "entry",
+    "example",
+    "faq",
+    "figure",
+    "file",
+    "guide",
+    "id",
+    "item",
+    "line",
+    "mail",
+    "manual",
+    "memory",
+    "message",
+    "msg",
+    "note",
+    "page",
+    "para",
+    "paragraph",
+    "part",
+    "passage",
+    "record",
+    "result",
+    "review",
+    "row",
+    "sample",
+    "sec",
+    "section",
+    "segment",
+    "sentence",
+    "slide",
+    "table",
+    "test",
+    "text",
+    "ticket",
+];
+
 /// Whether a word is written like the name of a skill or tool, such as `pdf`, `release-notes`,
-/// `get_weather`, `getWeather` or `Alarm.Set`, and not like a number, a path or a heading.
+/// `get_weather`, `getWeather`, `Alarm.Set` or `airflow-2-to-3`, and not like a number, a path, a
+/// heading or a numbered passage.
 fn is_name(name: &str) -> bool {
-    let is_part = |part: &str| {
-        part.chars().all(char::is_alphanumeric) && part.chars().any(char::is_alphabetic)
-    };
     let parts: Vec<&str> = name.trim().split(['-', '_', '.', ':']).collect();
+    let is_counted = parts.iter().any(|part| COUNTED.contains(&&*part.to_lowercase()));
+    let is_part = |part: &str| {
+        !part.is_empty()
+            && part.chars().all(char::is_alphanumeric)
+            && !(is_counted && part.chars().all(|letter| letter.is_ascii_digit()))
+    };
     let letters = name.chars().filter(|letter| letter.is_alphabetic()).count();
     let is_file =
         matches!(parts.last(), Some(&("md" | "txt" | "rst" | "html" | "pdf"))) && parts.len() > 1;
@@ -72,9 +124,17 @@ mod tests {
 
     #[test]
     fn names_are_told_from_headings_paths_and_numbers() {
-        for name in
-            ["pdf", "release-notes", "get_weather", "getWeather", "Alarm_1x.GetAlarms", "k8s"]
-        {
+        for name in [
+            "pdf",
+            "release-notes",
+            "get_weather",
+            "getWeather",
+            "Alarm_1x.GetAlarms",
+            "k8s",
+            "airflow-2-to-3",
+            "iso-27001",
+            "Weather_1_GetWeather",
+        ] {
             assert!(is_name(name), "{name}");
         }
         for name in [
@@ -83,6 +143,9 @@ mod tests {
             "7",
             "doc-12",
             "chunk_3",
+            "Guide-3-part-7",
+            "3.12",
+            "pdf--merge",
             "Installation",
             "How to install",
             "a/b",

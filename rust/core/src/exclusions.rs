@@ -70,7 +70,7 @@ pub fn read(text: &str) -> Description<'_> {
 }
 
 /// The purpose of a description: its text without the clauses that exclude something.
-pub fn announced(text: &str) -> Cow<'_, str> {
+pub fn strip_exclusions(text: &str) -> Cow<'_, str> {
     read(text).purpose
 }
 
@@ -736,7 +736,7 @@ mod tests {
                 "Mends bicycles at home.\n",
             ),
         ] {
-            assert_eq!(announced(whole), left, "{whole}");
+            assert_eq!(strip_exclusions(whole), left, "{whole}");
         }
     }
 
@@ -789,10 +789,10 @@ mod tests {
             "Fixes office printers. Cannot connect to WiFi, paper jams, blank pages.",
             "Собирает сайты и приложения. Платформы no code и low code.",
         ] {
-            assert!(matches!(announced(text), Cow::Borrowed(_)), "{text}");
+            assert!(matches!(strip_exclusions(text), Cow::Borrowed(_)), "{text}");
             // Alone, a text whose every sentence is left out is searched whole.
             let text = format!("Draws charts of sales. {text}");
-            assert_eq!(announced(&text), text);
+            assert_eq!(strip_exclusions(&text), text);
         }
     }
 
@@ -1002,7 +1002,7 @@ mod tests {
     #[test]
     fn a_description_of_exclusions_alone_is_searched_whole() {
         let text = "Do not use for Word files. Never for slides.";
-        assert_eq!(announced(text), text);
+        assert_eq!(strip_exclusions(text), text);
         assert_eq!(read(text).exclusions, ["Word files", "slides"]);
     }
 
@@ -1010,9 +1010,9 @@ mod tests {
         #[test]
         fn any_text_is_read_and_gets_no_longer(text in "\\PC{0,200}", other in "(?s).{0,80}") {
             for text in [&text, &other] {
-                let kept = announced(text);
+                let kept = strip_exclusions(text);
                 prop_assert!(kept.len() <= text.len());
-                prop_assert_eq!(announced(text), kept);
+                prop_assert_eq!(strip_exclusions(text), kept);
                 let found = read(text).exclusions;
                 prop_assert!(found.iter().all(|name| !name.trim().is_empty()), "{:?}", found);
             }

@@ -12,12 +12,13 @@ use crate::dense::{Dense, unit};
 use crate::description::describe;
 use crate::error::{Damage, Error, Kind, Result};
 use crate::evidence::{Evidence, EvidenceWeights};
-use crate::exclusions::announced;
+use crate::exclusions::strip_exclusions;
 use crate::hints::{Asked, Entry, HintVectors, Hinted, Hints, Prompts, Query};
 use crate::stage1::{Blend, Scored, Span, best_first};
 use crate::technologies::Project;
 use crate::terms::number_of;
 use crate::text::Analyzer;
+use crate::versions::Versions;
 
 /// A document of an index.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,7 +63,7 @@ impl Record {
 
     /// The text that is searched: exclusions would match the queries that they exclude.
     fn purpose(&self) -> Cow<'_, str> {
-        if self.is_description { announced(&self.text) } else { Cow::Borrowed(&self.text) }
+        if self.is_description { strip_exclusions(&self.text) } else { Cow::Borrowed(&self.text) }
     }
 
     /// Passes the hints to a function: those of the record, followed by those of the text.
@@ -555,6 +556,7 @@ impl Index {
     ) -> Result<Vec<(Scored, &Record)>> {
         options.blend.check()?;
         let terms = self.analyzer.terms(query);
+        let versions = Versions::of_query(query);
         let earlier = options.history.iter();
         let earlier: Vec<(Vec<String>, f64)> =
             earlier.map(|(text, weight)| (self.analyzer.terms(text), *weight)).collect();
@@ -599,7 +601,8 @@ impl Index {
         let mut best: Vec<(Candidate<'_>, Evidence)> = best
             .into_iter()
             .map(|candidate| {
-                let evidence = self.evidence(&asked, &query, &candidate, &options.project)?;
+                let evidence =
+                    self.evidence(&asked, &query, &versions, &candidate, &options.project)?;
                 let blend = candidate.blend + options.evidence.in_blend(&evidence);
                 Ok((Candidate { blend, ..candidate }, evidence))
             })
@@ -629,6 +632,7 @@ impl Index {
         &self,
         asked: &Asked<'_>,
         query: &Query<'_>,
+        versions: &Versions,
         candidate: &Candidate<'_>,
         project: &Project,
     ) -> Result<Evidence> {
@@ -636,8 +640,14 @@ impl Index {
         let record = slot.record()?;
         let head = || self.head_terms(record);
         let mut evidence = asked.evidence(number, cosine, query, head)?;
+        let named = || format!("{}: {}", record.title, record.purpose());
+        // A passage may answer a question about a version that it does not name.
+        if record.is_description && !versions.is_empty() {
+            let contradicts = versions.contradict(&Versions::of_document(&named()));
+            evidence.other_version = f64::from(u8::from(contradicts));
+        }
         if !project.is_empty() {
-            let (own, other) = project.compare(&format!("{}: {}", record.title, record.purpose()));
+            let (own, other) = project.compare(&named());
             evidence.technology = f64::from(u8::from(own));
             evidence.other_technology = f64::from(u8::from(other));
         }

@@ -150,7 +150,7 @@ pub(crate) fn best_first(left: (f64, &str), right: (f64, &str)) -> Ordering {
 /// Otherwise, if every candidate has a cosine, it is blended with BM25. Otherwise, if every candidate
 /// has a score, the blend is its rank on a linear scale: 1 for the best, down to 1 / n for the last,
 /// because the scale of the scores is unknown.
-pub fn known_elsewhere(
+pub fn with_external_scores(
     mut candidates: Vec<Scored>,
     cosines: &BTreeMap<String, f64>,
     scores: &BTreeMap<String, f64>,
@@ -227,8 +227,9 @@ mod tests {
             found.iter().map(|of| (of.id.clone(), of.blend)).collect()
         };
         let (none, three) = (known(&[]), known(&[("a", 0.1), ("b", 0.9), ("c", 0.5)]));
-        let run =
-            |cosines, scores, keep| known_elsewhere(candidates(), cosines, scores, keep, &BLEND);
+        let run = |cosines, scores, keep| {
+            with_external_scores(candidates(), cosines, scores, keep, &BLEND)
+        };
         // Cosines are blended if every candidate has one, and ignored otherwise.
         let found = run(&three, &none, false);
         assert_eq!(found[0].id, "b");

@@ -58,8 +58,8 @@ pub(crate) fn with_coverage(
 
 /// A description without its exclusions.
 #[pyfunction]
-pub(crate) fn announced(text: &str) -> Cow<'_, str> {
-    exclusions::announced(text)
+pub(crate) fn strip_exclusions(text: &str) -> Cow<'_, str> {
+    exclusions::strip_exclusions(text)
 }
 
 /// The purpose, the exclusions and the triggers of a description.
@@ -224,14 +224,14 @@ pub(crate) fn read_trace(text: &str) -> PyResult<Inputs> {
 #[pyfunction]
 #[pyo3(signature = (candidates, *, cosines, scores, keep, blend))]
 #[expect(clippy::needless_pass_by_value, reason = "PyO3 passes owned lists")]
-pub(crate) fn known_elsewhere(
+pub(crate) fn with_external_scores(
     candidates: Vec<Scored>,
     cosines: BTreeMap<String, f64>,
     scores: BTreeMap<String, f64>,
     keep: bool,
     blend: &Blend,
 ) -> Vec<Scored> {
-    stage1::known_elsewhere(candidates, &cosines, &scores, keep, blend)
+    stage1::with_external_scores(candidates, &cosines, &scores, keep, blend)
 }
 
 /// The candidates with new blends, best first. `bm25` replaces the BM25 scores of its candidates.

@@ -11,11 +11,11 @@ mod index;
 mod _core {
     #[pymodule_export]
     use crate::decide::{
-        analyze, announced, can_stop, combine, conclude, continues_nothing, describe, evidence,
-        fit_shortlist, fits, gated, history_weights, information, is_courtesy, is_description,
-        known_elsewhere, language, log_mean, names_something, need_log_odds, needs_document_of,
-        queries_needed, read_signals, read_trace, reblend, replay, split, standing,
-        technology_names, trace, with_coverage,
+        analyze, can_stop, combine, conclude, continues_nothing, describe, evidence, fit_shortlist,
+        fits, gated, history_weights, information, is_courtesy, is_description, language, log_mean,
+        names_something, need_log_odds, needs_document_of, queries_needed, read_signals,
+        read_trace, reblend, replay, split, standing, strip_exclusions, technology_names, trace,
+        with_coverage, with_external_scores,
     };
     #[pymodule_export]
     use crate::embedder::{Embedder, blake3_of};
