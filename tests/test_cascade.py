@@ -700,7 +700,7 @@ def crossings(monkeypatch: pytest.MonkeyPatch, index: Index) -> list[str]:
         return call
 
     # Each document that is read has its description read, too.
-    of_documents = {"is_description", "announced"}
+    of_documents = {"is_description", "strip_exclusions"}
     for name, function in inspect.getmembers(_core, inspect.isbuiltin):
         if name in of_documents:
             continue

@@ -55,8 +55,8 @@ class Explanation:
     Attributes:
         id: The document's id.
         step: Stable code of the step that lost it: `denied`, `not_allowed`, `no_candidates`,
-            `not_a_candidate`, `excluded`, `counterexample` or a code of `Hit.dropped`; `selected`
-            if none did. See docs/reasons.md.
+            `not_a_candidate`, `excluded`, `other_version`, `counterexample` or a code of
+            `Hit.dropped`; `selected` if none did. See docs/reasons.md.
         text: One line with what happened, and the numbers that were compared.
         remedy: One line with the change that would select it; empty if nothing had to change.
         figures: The known numbers of the document by name: `cosine`, `bm25`, `blend`,
@@ -189,18 +189,24 @@ class _Explained(NamedTuple):
 
     def by_evidence(self, nothing: Sequence[str]) -> Explanation | None:
         """Explain a candidate that the evidence against it has lost; None for any other."""
-        excluded = self._without(
+        ruled_out = self._without(
             "exclusion",
             "excluded",
             "its description excludes",
             self.document.description.exclusions,
+        ) or self._without(
+            "other_version",
+            "other_version",
+            "its description names other versions of the same thing",
+            (),
+            removal="name the version in its description",
         )
         own = self.document.counterexamples
-        if excluded or max(map(self._likeness, own), default=-1.0) >= max(
+        if ruled_out or max(map(self._likeness, own), default=-1.0) >= max(
             map(self._likeness, nothing), default=-1.0
         ):
             reason = "the query is similar to a counterexample:"
-            return excluded or self._without("counterexample", "counterexample", reason, own)
+            return ruled_out or self._without("counterexample", "counterexample", reason, own)
         return self._without(
             "counterexample",
             "counterexample",
@@ -222,6 +228,7 @@ class _Explained(NamedTuple):
         texts: Sequence[str],
         *,
         of_all: bool = False,
+        removal: str | None = None,
     ) -> Explanation | None:
         """Explain a candidate that one piece of evidence has lost; None for any other.
 
@@ -244,8 +251,9 @@ class _Explained(NamedTuple):
         most = 1 if of_all else _TEXTS_SHOWN
         shown = ", ".join(map(repr, nearest[:most]))
         more = " and others" if len(texts) > most and not of_all else ""
-        text = f"{reason} {shown}{more}; without that, {then}"
-        removal = "remove it from the file of examples" if of_all else f"remove the {piece}"
+        text = f"{f'{reason} {shown}'.strip()}{more}; without that, {then}"
+        if removal is None:
+            removal = "remove it from the file of examples" if of_all else f"remove the {piece}"
         return self.by(step, text, f"{removal}, or {_TEACH}")
 
     def by_settings(self) -> Explanation:
