@@ -47,7 +47,6 @@ __all__ = [
     "Winner",
     "__version__",
     "analyze",
-    "strip_exclusions",
     "blake3_of",
     "can_stop",
     "combine",
@@ -67,7 +66,6 @@ __all__ = [
     "information",
     "is_courtesy",
     "is_description",
-    "with_external_scores",
     "language",
     "log_mean",
     "names_something",
@@ -81,9 +79,11 @@ __all__ = [
     "signals",
     "split",
     "standing",
+    "strip_exclusions",
     "technologies",
     "trace",
     "with_coverage",
+    "with_external_scores",
 ]
 
 __version__: str
