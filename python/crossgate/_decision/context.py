@@ -39,8 +39,8 @@ class Context:
             crossgate does not know have no effect.
         history: Earlier requests of the user in the conversation, oldest first. They count for a
             prompt in English that does not stand alone, such as "now in German", the newest
-            most. Thanks, greetings and questions about the conversation, such as "who wrote this?",
-            do not count, and no earlier request counts for them.
+            most. Thanks, greetings and remarks such as "it works now" do not count, and no earlier
+            request counts for them.
 
     Raises:
         InputError: `out_of_range` for more than 128 technologies or 64 requests, or for a value
@@ -113,7 +113,7 @@ class Conversation(NamedTuple):
     ) -> Conversation:
         """Weigh the earlier requests by their age, and by how well the query stands alone.
 
-        Thanks, greetings and questions about the conversation do not count, and no earlier request
+        Thanks, greetings and remarks such as "it works now" do not count, and no earlier request
         counts for them.
 
         Args:
@@ -123,7 +123,7 @@ class Conversation(NamedTuple):
             compared: Number of documents that the query was compared with.
             profile: The profile whose confidence says how well the best candidate fits.
         """
-        counts = [not _core.continues_nothing(text) for text in context.history]
+        counts = [not _core.is_courtesy(text) for text in context.history]
         if not any(counts):
             return cls()
         standing = _core.standing(list(scored), compared, profile) or 0.0

@@ -5,7 +5,6 @@
 
 use std::sync::LazyLock;
 
-use crate::asides::{asks_anew, is_aside};
 use crate::coverage::information;
 use crate::language::{Language, language};
 use crate::probability::logistic;
@@ -40,7 +39,7 @@ const CONTINUING: &[&str] = &[
 ];
 
 /// First words that compare with something that is there already.
-pub(crate) const COMPARING: &[&str] = &[
+const COMPARING: &[&str] = &[
     "more",
     "less",
     "fewer",
@@ -93,12 +92,11 @@ const POINTING: &[&str] = &["this", "these", "those", "both", "either"];
 const PRONOUNS: &[&str] = &["it", "its", "them", "they", "their", "ones"];
 
 /// Words that hardly ever occur in a self-contained prompt.
-pub(crate) const STRONGLY: &[&str] =
+const STRONGLY: &[&str] =
     &["same", "other", "others", "another", "again", "previous", "above", "earlier", "ones"];
 
 /// Ordinals: "the third" refers to a list that was mentioned.
-pub(crate) const ORDINALS: &[&str] =
-    &["first", "second", "third", "fourth", "fifth", "sixth", "last", "next"];
+const ORDINALS: &[&str] = &["first", "second", "third", "fourth", "fifth", "sixth", "last", "next"];
 
 /// Words that begin no noun phrase. A word before one of them takes the place of a noun.
 const FUNCTION_WORDS: &[&str] = &[
@@ -470,13 +468,19 @@ const REMARKS: &[&str] = &[
     "here it is",
     "here you are",
     "here you go",
+    "hold on",
     "i fixed it myself",
     "it works",
     "it works here",
     "it works now",
+    "just a moment",
+    "never mind",
+    "no rush",
     "now it works",
+    "one moment",
     "see you later",
     "see you tomorrow",
+    "stop",
     "that did it",
     "that is all",
     "that was easy",
@@ -485,7 +489,11 @@ const REMARKS: &[&str] = &[
     "that works",
     "that's all",
     "that's it",
+    "wait",
+    "wait a moment",
     "we fixed it",
+    "what time is it",
+    "who wrote this",
     "works for me",
     "works here",
     "works now",
@@ -549,7 +557,7 @@ pub fn features(prompt: &str) -> [f64; FEATURES] {
 }
 
 /// Whether a prompt is in English: more than a third of its words are common English words.
-pub(crate) fn is_english(prompt: &str) -> bool {
+fn is_english(prompt: &str) -> bool {
     const LISTS: [&[&str]; 5] = [CONTINUING, COMPARING, POINTING, STRONGLY, ORDINALS];
     let tokens = tokens(prompt);
     let words = || tokens.iter().filter(|token| token.is_word());
@@ -694,22 +702,13 @@ pub fn is_courtesy(prompt: &str) -> bool {
         || (!asks && !doubts && praises && words.iter().all(|word| is_known(word)))
 }
 
-/// Whether a prompt goes on with nothing, although its words refer to the conversation: a courtesy, or
-/// a question or remark about the conversation.
-pub fn continues_nothing(prompt: &str) -> bool {
-    is_courtesy(prompt) || is_aside(prompt)
-}
-
 /// The weights of `count` earlier requests, oldest first, if that of the prompt is 1.
 ///
 /// `standing` is the probability that the best document for the prompt alone fits it. The weight of
 /// the newest request is 2 `leans` (1 - `standing`^2), and each earlier request has 0.7 times the
-/// weight of the next. A courtesy, an aside and a question that refers to nothing do not lean on the
-/// conversation.
+/// weight of the next. A courtesy does not lean on the conversation.
 pub fn weights(prompt: &str, count: usize, standing: f64) -> Vec<f64> {
-    let refers = || features(prompt).iter().skip(2).take(2).any(|count| *count > 0.0);
-    let leans =
-        if continues_nothing(prompt) || asks_anew(prompt, refers()) { 0.0 } else { leans(prompt) };
+    let leans = if is_courtesy(prompt) { 0.0 } else { leans(prompt) };
     let newest = WEIGHT * leans * (1.0 - standing.clamp(0.0, 1.0).powi(2));
     let mut weights = vec![0.0; count];
     let mut weight = newest;
@@ -866,22 +865,6 @@ mod tests {
         assert_eq!(weights(prompt, 2, 1.0), [0.0, 0.0]);
         assert_eq!(weights("thank you", 1, 0.0), [0.0]);
         assert_eq!(weights(prompt, 0, 0.0), Vec::<f64>::new());
-    }
-
-    #[test]
-    fn a_question_about_the_conversation_goes_on_with_nothing() {
-        for prompt in [
-            "who wrote this?",
-            "that is wrong",
-            "wait",
-            "is it finished?",
-            "was that warning there before?",
-            "how far is the moon",
-        ] {
-            assert!(leans(prompt) > 0.5, "{prompt}");
-            assert_eq!(weights(prompt, 2, 0.0), [0.0; 2], "{prompt}");
-        }
-        assert!(weights("make it shorter", 1, 0.0)[0] > 1.0);
     }
 
     proptest! {

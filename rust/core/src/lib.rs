@@ -27,7 +27,6 @@ mod terms;
 mod words;
 
 pub mod anytime;
-pub mod asides;
 pub mod cliff;
 pub mod conclude;
 pub mod coverage;

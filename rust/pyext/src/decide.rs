@@ -87,12 +87,6 @@ pub(crate) fn history_weights(prompt: &str, count: usize, standing: f64) -> Vec<
     history::weights(prompt, count, standing)
 }
 
-/// Whether a prompt goes on with nothing: a courtesy, or a question or remark about the conversation.
-#[pyfunction]
-pub(crate) fn continues_nothing(prompt: &str) -> bool {
-    history::continues_nothing(prompt)
-}
-
 /// Whether a prompt consists of thanks, greetings and agreement.
 #[pyfunction]
 pub(crate) fn is_courtesy(prompt: &str) -> bool {

@@ -11,8 +11,8 @@ mod index;
 mod _core {
     #[pymodule_export]
     use crate::decide::{
-        analyze, can_stop, combine, conclude, continues_nothing, describe, evidence, fit_shortlist,
-        fits, gated, history_weights, information, is_courtesy, is_description, language, log_mean,
+        analyze, can_stop, combine, conclude, describe, evidence, fit_shortlist, fits, gated,
+        history_weights, information, is_courtesy, is_description, language, log_mean,
         names_something, need_log_odds, needs_document_of, queries_needed, read_signals,
         read_trace, reblend, replay, split, standing, strip_exclusions, technology_names, trace,
         with_coverage, with_external_scores,
