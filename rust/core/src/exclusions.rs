@@ -193,11 +193,13 @@ impl<'a> Sentence<'a> {
         };
         let found =
             before(&forms::BEHIND).filter(|at| !is_condition && self.is_free(*at)).or_else(|| {
+                // "Draws charts; for maps, do not use it": only the last clause turns something away.
+                let is_first = |at: usize| !self.tokens.iter().take(at).any(|token| token.is(";"));
                 before(&forms::TURNS_AWAY)
-                    .filter(|at| is_about || (!is_condition && self.is_free(*at)))
+                    .filter(|at| is_about || (!is_condition && self.is_free(*at) && is_first(*at)))
             });
         if let Some(at) = found {
-            return Some((Object::Before, 0, at));
+            return Some((Object::Before, usize::from(is_about), at));
         }
         if is_about && let Some(at) = (2..all).find(|at| self.refers(*at)) {
             return Some((Object::Before, 1, at));
@@ -311,7 +313,9 @@ impl<'a> Sentence<'a> {
         let is_condition = opens_with(CONDITIONS);
         // "Use for tables, not charts": in other sentences, such as "computed, not guessed", what
         // follows is only a contrast.
-        let is_plain = is_condition || opens_with(STATING);
+        // So does "Charts only, not maps".
+        let is_only = at > 1 && self.is(at - 2, "only");
+        let is_plain = is_condition || is_only || opens_with(STATING);
         let mut lists: Vec<&'static [Form]> = match mark {
             ";" => vec![&forms::CLAUSE, &forms::BARE],
             "(" => vec![&forms::OPENING],
@@ -472,7 +476,10 @@ impl<'a> Sentence<'a> {
         while first < last && is_any(last - 1, TRAILING) {
             last -= 1;
         }
-        if first >= last || (first > 0 && is_any(first, &["route", "defer", "hand", "send"])) {
+        let sends_on = first > 0
+            && is_any(first, &["route", "defer", "hand", "send"])
+            && (first + 1..last).any(|at| is_any(at, &["to", "elsewhere", "over", "back"]));
+        if first >= last || sends_on {
             return None;
         }
         let (start, end) = (self.tokens.get(first)?.start, self.tokens.get(last - 1)?.end);
@@ -720,6 +727,12 @@ mod tests {
                 "Fills in claims of employees.",
             ),
             ("Tunes the fan curve; not for clock frequencies.", "Tunes the fan curve."),
+            ("Draws charts of sales; for maps, do not use it.", "Draws charts of sales."),
+            ("Draws charts of sales only, not maps.", "Draws charts of sales only."),
+            (
+                "Draws charts of sales.\n\nWhen not to use:\n1. maps\n2. tables\n",
+                "Draws charts of sales.\n\n",
+            ),
             ("Writes the first letter. For reminders, see dunning.", "Writes the first letter. "),
             (
                 "Prunes old trees. For young ones (under two years), see `tree-nursery`.",

@@ -7,9 +7,6 @@ use crate::error::{Format, Result};
 use crate::json::{self, value};
 use crate::profile::MOST_CANDIDATES;
 
-/// Version of the file format.
-pub const POLICY_SCHEMA: &str = "crossgate-policy/2";
-
 value! {
     /// Least cosines of candidates, by section.
     #[derive(Default, PartialEq)]

@@ -7,9 +7,6 @@ use crate::evidence::EvidenceWeights;
 use crate::json::{self, Json, value};
 use crate::stage1::Blend;
 
-/// Version of the file format.
-pub const PROFILE_SCHEMA: &str = "crossgate-profile/5";
-
 /// The largest `per_channel` and `pool`.
 pub const MOST_CANDIDATES: usize = 1_000_000;
 

@@ -168,7 +168,8 @@ pub(crate) fn sentences(text: &str) -> Vec<Bounds> {
             '.' | '!' | '?' => {
                 let closed = rest.trim_start_matches(['"', '\'', '”', '’', ')']);
                 let next = closed.trim_start();
-                let abbreviated = letter == '.' && is_abbreviation(text.get(..at), next);
+                let abbreviated = letter == '.'
+                    && (is_abbreviation(text.get(..at), next) || is_item_number(text.get(..at)));
                 (next.len() < closed.len() && !abbreviated).then(|| text.len() - next.len())
             }
             '\n' => {
@@ -208,6 +209,12 @@ pub(crate) fn item_mark(line: &str) -> usize {
     };
     let spaced = line.get(mark..).is_some_and(|rest| rest.starts_with(char::is_whitespace));
     if spaced { mark } else { 0 }
+}
+
+/// Whether the point behind this text ends the number of an item, the first word of its line.
+fn is_item_number(before: Option<&str>) -> bool {
+    let line = before.and_then(|text| text.rsplit('\n').next()).unwrap_or_default().trim_start();
+    !line.is_empty() && line.chars().all(|letter| letter.is_ascii_digit())
 }
 
 /// Whether the point behind these words belongs to an abbreviation.

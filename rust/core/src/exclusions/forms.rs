@@ -569,7 +569,7 @@ const CLASSES: &[Class] = &[
             "excludes",
             "excluding",
             "excluded",
-            "exclude :",
+            "exclude",
             "exclusions",
             "exclusion",
             "exceptions",
@@ -589,8 +589,10 @@ const CLASSES: &[Class] = &[
             "not in scope",
             "outside scope",
             "outside the scope",
+            "outside its scope",
             "beyond scope",
             "beyond the scope",
+            "beyond its scope",
             "non-goals",
             "non-goal",
             "nongoals",
@@ -719,6 +721,8 @@ const CLASSES: &[Class] = &[
             "a different skill",
             "its own skill",
             "their own skill",
+            "something else",
+            "another one",
         ],
     ),
     ("BUT", &["but", "and", "or", "though", "although", "yet"]),
@@ -762,6 +766,10 @@ pub(super) static OPENING: LazyLock<Vec<Form>> = LazyLock::new(|| {
         "LEAD? PAUSE? WHO? leave|leaves" Object::Until("alone"), None;
         "LEAD? PAUSE? WHO? leave|leaves" Object::Until("to"), None;
         "LEAD? PAUSE? WHO? defer|defers" Object::Until("to"), None;
+        "what WHO ISNOT :" Object::After, None;
+        "LEAD? PAUSE? WHO? lacks|without support for" Object::After, None;
+        "LEAD? PAUSE? READER? SENDS ANOTHER FOR" Object::After, None;
+        "LEAD? PAUSE? look|search|go elsewhere FOR" Object::After, None;
         "no" Object::After, Plain;
         "not :?" Object::After, Plain;
         "LEAD? PAUSE? NOT TRIGGER" Object::Nothing, None;
@@ -813,7 +821,8 @@ pub(super) static AFTER_COMMA: LazyLock<Vec<Form>> = LazyLock::new(|| {
     }
 });
 
-/// A clause that begins with "not" and names the excluded thing.
+/// A clause that begins with "not" and names the excluded thing. Behind "never" stands a rule for the
+/// work in most descriptions: "never answers from memory".
 pub(super) static BARE: LazyLock<Vec<Form>> =
     LazyLock::new(|| forms! { "not :?" Object::After, Plain; });
 
