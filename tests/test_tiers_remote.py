@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import logging
 import pickle
@@ -11,8 +12,10 @@ import ssl
 import subprocess
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from email.utils import formatdate
 from pathlib import Path
 from types import SimpleNamespace
@@ -38,6 +41,7 @@ from crossgate.rerankers import (
     JinaReranker,
     LatencyEstimate,
     RemoteReranker,
+    Scores,
     TransportError,
     VoyageReranker,
     passages_of,
@@ -512,6 +516,13 @@ def stuck(**options: Any) -> RemoteReranker:
     return RemoteReranker(for_ever, concurrency=1, **names, **options)
 
 
+def call(remote: RemoteReranker, native: bool) -> Scores:
+    """Score the passages from a thread or from an event loop."""
+    if native:
+        return asyncio.run(remote.ascore("query", PASSAGES))
+    return remote.score("query", PASSAGES)
+
+
 @pytest.mark.parametrize(
     ("first", "second", "code"),
     [(4.0, 3.0, "budget"), (4.0, 5.0, "budget"), (4.0, 9.0, "api_error")],
@@ -647,12 +658,50 @@ def test_shutting_down_does_not_wait_for_a_loop_that_is_blocked(
     own.loop.close()
 
 
+def test_a_call_that_ignores_its_end_still_times_out_after_shutting_down(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(background, "_CLOSING_SECONDS", 0.1)
+    own, entered = background.Background(), threading.Event()
+
+    async def stubborn() -> None:
+        entered.set()
+        for _ in range(2):
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(3_600)
+
+    with ThreadPoolExecutor(1) as executor:
+        running = executor.submit(own.run, stubborn(), 2.0)
+        assert entered.wait(20)
+        own.close()
+        assert own.loop.is_closed()
+        with pytest.raises(TimeoutError):
+            running.result()
+
+
 def test_shutting_down_leaves_nothing_and_the_next_call_starts_anew(cohere: Make) -> None:
     cohere().score("query", PASSAGES)
     shut_down()
     assert "crossgate-remote" not in {one.name for one in threading.enumerate()}
     shut_down()  # twice is fine
     assert scores(cohere().score("query", PASSAGES)) == EXPECTED
+
+
+@pytest.mark.parametrize("native", [False, True], ids=["sync", "async"])
+def test_shutting_down_ends_the_calls_that_are_running(
+    cohere: Make, server: ProvidersServer, native: bool
+) -> None:
+    remote = cohere(attempts=1, timeout=20.0).reranker
+    assert isinstance(remote, RemoteReranker)
+    server.plan.append("slow_headers")
+
+    with ThreadPoolExecutor(1) as executor:
+        running = executor.submit(call, remote, native)
+        while not server.requests:
+            time.sleep(0.002)
+        shut_down()
+        assert "was shut down during the call" in refused("api_error", running.result)
+    assert scores(remote.score("query", PASSAGES)) == EXPECTED
 
 
 def test_a_forked_child_has_connections_of_its_own(server: ProvidersServer) -> None:
