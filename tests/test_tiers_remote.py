@@ -567,6 +567,30 @@ def test_waiting_for_a_free_connection_is_not_a_failure_of_the_endpoint() -> Non
     assert (first.breaker._counted, second.breaker._counted) == (0, 0)
 
 
+@pytest.mark.parametrize("native", [False, True], ids=["sync", "async"])
+@pytest.mark.parametrize("sent", [False, True], ids=["waiting", "sent"])
+def test_a_blocked_loop_does_not_delay_the_deadline(sent: bool, native: bool) -> None:
+    entered, leave = threading.Event(), threading.Event()
+
+    async def block(query: str, documents: Sequence[str], *, timeout: float) -> Any:
+        entered.set()
+        leave.wait(20)
+        return []
+
+    names: Any = {"name": "own", "identity": "own@1", "endpoint": "blocked"}
+    # A busy machine may take a while to send the request.
+    remote = RemoteReranker(block, **names, timeout=2.0 if sent else 0.1)
+    try:
+        if not sent:
+            shared_state.background().submit(block("query", [], timeout=1.0))
+            assert entered.wait(20)
+        # The endpoint is blamed for the time only if it got a request.
+        refused("api_error" if sent else "budget", call, remote, native)
+        assert not leave.is_set()
+    finally:
+        leave.set()
+
+
 def test_cancelling_gives_everything_back(make: Make, server: ProvidersServer) -> None:
     tier = make(breaker=CircuitBreaker(failures=1, cooldown=0), attempts=1)
     server.plan.append("500")
