@@ -867,6 +867,13 @@ def test_a_pickled_transport_looks_for_the_key_again(
     assert pickle.loads(pickle.dumps(transport))._key.reveal() == "from-the-environment"
 
 
+def test_a_key_of_another_type_is_refused_and_not_quoted() -> None:
+    key: Any = [KEY]
+    message = refused("out_of_range", CohereReranker, api_key=key)
+    assert "the key must be a string, not a list" in message
+    assert KEY not in message
+
+
 @pytest.mark.parametrize(
     ("kind", "variable"),
     [
@@ -914,6 +921,46 @@ def own(answer: Callable[[Sequence[str]], Any], **options: Any) -> GuardedRerank
 def test_custom_transport() -> None:
     tier = own(lambda documents: [(place, -len(one)) for place, one in enumerate(documents)])
     assert scores(tier.score("query", passages_of(["a", "bbb"]))) == [-1.0, -3.0]
+
+
+class Preparing:
+    """A transport whose preparation takes until it is told to go on."""
+
+    def __init__(self) -> None:
+        self.prepared = 0
+        self.go_on = threading.Event()
+
+    def prepare(self) -> None:
+        """Wait."""
+        self.go_on.wait(60)
+        self.prepared += 1
+
+    async def __call__(
+        self, query: str, documents: Sequence[str], *, timeout: float
+    ) -> Sequence[tuple[int, float]]:
+        """Answer at once."""
+        return [(position, float(len(text))) for position, text in enumerate(documents)]
+
+
+@pytest.mark.parametrize("native", [False, True], ids=["sync", "async"])
+def test_preparation_that_takes_too_long_does_not_count_against_the_endpoint(native: bool) -> None:
+    transport = Preparing()
+    hurried = RemoteReranker(
+        transport, name="own", identity="own@1", endpoint="preparing", timeout=0.1
+    )
+    try:
+        refused("budget", call, hurried, native)
+    finally:
+        transport.go_on.set()
+
+
+def test_transport_is_prepared_once() -> None:
+    transport = Preparing()
+    transport.go_on.set()
+    patient = RemoteReranker(transport, name="own", identity="own@1", endpoint="preparing")
+    for native in (False, True):
+        assert scores(call(patient, native)) == [float(len(text)) for text in DOCUMENTS]
+    assert transport.prepared == 1
 
 
 def test_errors_of_a_transport_are_not_quoted() -> None:
