@@ -313,6 +313,26 @@ def test_retry_after_is_a_number_or_a_date(header: str, least: float, most: floa
     assert least <= http.seconds_of(header) <= most
 
 
+@pytest.mark.parametrize(
+    ("status", "meaning", "retryable"),
+    [
+        (204, "unexpected status", False),
+        (300, "redirects are not followed", False),
+        (399, "redirects are not followed", False),
+        (400, "the request was rejected", False),
+        (408, "unexpected status", True),
+        (418, "unexpected status", False),
+        (429, "too many requests", True),
+        (500, "server error", True),
+        (501, "server error", False),
+    ],
+)
+def test_meaning_of_each_status(status: int, meaning: str, retryable: bool) -> None:
+    error = http.problem_of_status(status, {"Retry-After": "7"})
+    assert str(error).startswith(f"HTTP {status}, {meaning}")
+    assert (error.retryable, error.retry_after) == (retryable, 7.0)
+
+
 def test_no_server_listens(make: Make) -> None:
     tier = make(base_url="http://localhost:9/v1", attempts=2)
     assert "connection" in refused("api_error", tier.score, "query", PASSAGES)
