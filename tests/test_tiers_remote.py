@@ -350,6 +350,20 @@ def test_a_certificate_that_cannot_be_trusted(make: Make) -> None:
         assert server.connections <= 1  # a bad certificate stays bad
 
 
+@pytest.mark.parametrize("explicit", [False, True])
+def test_bad_certificate_is_found_behind_other_errors(explicit: bool) -> None:
+    error, cause = OSError("no connection"), ssl.SSLError("certificate verify failed")
+    error.__context__ = RuntimeError("something else")
+    if explicit:
+        error.__cause__ = cause
+    else:
+        error.__context__.__context__ = cause
+    problem = http.problem_of_connection(error)
+    assert "the certificate is not trusted" in str(problem)
+    assert not problem.retryable
+    assert http.problem_of_connection(OSError("no connection")).retryable
+
+
 @pytest.mark.parametrize("host", ["localhost", "elsewhere.example"])
 def test_a_certificate_must_be_for_the_host(host: str, tmp_path: Path) -> None:
     authority = trustme.CA()
