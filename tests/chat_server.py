@@ -41,6 +41,7 @@ class ChatServer:
         status: HTTP status; if it is not 200, it replaces the model's answer.
         headers: Sent with the status.
         body: The whole body, in place of one with the model's answer.
+        broken: Number of next answers that break off in the middle of their body.
         held: Whether answers wait until `release` is called.
         requests: Every request so far.
         authorizations: The Authorization header of each request.
@@ -50,6 +51,7 @@ class ChatServer:
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes | None = None
+    broken: int = 0
     held: bool = False
     requests: list[dict[str, Any]] = field(default_factory=list)
     authorizations: list[str | None] = field(default_factory=list)
@@ -130,6 +132,9 @@ def _handler_of(model: ChatServer) -> type[BaseHTTPRequestHandler]:
                     self.send_header(name, value)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
+                if model.broken:
+                    model.broken -= 1
+                    body, self.close_connection = body[: len(body) // 2], True
                 self.wfile.write(body)
             except OSError:
                 self.close_connection = True  # the client has disconnected after its timeout

@@ -83,6 +83,13 @@ def test_async_score_equals_score(server: ProvidersServer, interface: Any) -> No
     assert found == tier.score("query", PASSAGES)
 
 
+def test_no_documents_need_no_request(server: ProvidersServer, interface: Any) -> None:
+    tier = reranker(server, interface)
+    assert tier.score("query", []) == ()
+    assert asyncio.run(tier.ascore("query", [])) == ()
+    assert server.requests == []
+
+
 def test_request_of_each_interface(server: ProvidersServer, interface: Any) -> None:
     reranker(server, interface, model="some-model").score("the query", PASSAGES)
     (request,) = server.requests

@@ -147,6 +147,24 @@ def test_compressed_answer_is_read_up_to_the_limit(model: ChatServer) -> None:
     assert "exceeds 4,194,304 bytes" in message
 
 
+def test_answer_that_cannot_be_decoded_is_not_requested_again(model: ChatServer) -> None:
+    model.headers["Content-Encoding"] = "gzip"
+    model.body = b"not gzip"
+    message = refused("api_error", asked(model).score, "red fox", PASSAGES)
+    assert "the request failed" in message
+    assert len(model.requests) == 1
+
+
+def test_answer_that_breaks_off_is_requested_again(model: ChatServer) -> None:
+    model.broken = 1
+    scores = asked(model).score("red fox", PASSAGES).complete()
+    assert [score.score for score in scores] == sorted(score.score for score in scores)
+    assert len(model.requests) == 2
+    model.broken = 2
+    message = refused("api_error", asked(model).score, "red fox", PASSAGES)
+    assert "the connection failed or was interrupted (sent 2 times)" in message
+
+
 @pytest.mark.parametrize(("status", "times"), [(400, 1), (401, 1), (404, 1), (429, 2), (500, 2)])
 def test_refusals(model: ChatServer, status: int, times: int) -> None:
     model.status = status

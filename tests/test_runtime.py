@@ -36,7 +36,7 @@ from crossgate._runtime import threads
 from crossgate._runtime.models import manifest as registry
 from crossgate._runtime.models.folder import locate
 from crossgate._runtime.models.local_files import LocalModel
-from crossgate.rerankers import passages_of
+from crossgate.rerankers import Deadline, Scores, passages_of
 
 graphs = pytest.importorskip("onnx", reason="onnx, which writes the graphs, is not installed")
 
@@ -166,6 +166,28 @@ def test_it_is_a_reranker(tmp_path: Path) -> None:
         assert (result.stage, [one.code for one in result.degraded]) == (2, ["no_profile"])
         assert result.hits[0].provider == "counted"
         assert {hit.id: hit.rerank_score for hit in result.hits} == {"0": 2_006.0, "1": 4_008.0}
+
+
+def test_passages_are_read_until_the_scores_are_enough(tmp_path: Path) -> None:
+    encoder = CrossEncoder(write_model(tmp_path / "counted", COUNTED))
+    texts = ["blue", "blue hens", "", "red"]
+
+    def scores(texts: Sequence[str], most: int, budget_ms: float | None = None) -> Scores:
+        passages, deadline = passages_of(texts), Deadline(budget_ms)
+        return encoder.score_until(
+            "red fox", passages, deadline=deadline, enough=lambda scored: len(scored) >= most
+        )
+
+    stopped = scores(texts, 2)
+    assert [pair and pair.score for pair in stopped] == [2_006.0, 4_008.0, None, None]
+    assert (stopped.stopped, stopped.missing) == (True, None)
+    assert stopped.complete() == list(stopped[:2])
+    whole = scores(texts, 5)
+    assert [pair.score for pair in whole.complete()] == [2_006.0, 4_008.0, 1_005.0, 2_006.0]
+    assert not whole.stopped
+    late = scores(texts * 100, 500, budget_ms=0)
+    assert late.missing is not None
+    assert (late.missing.code, late.stopped, len(late)) == ("budget", False, 400)
 
 
 @pytest.mark.parametrize(
@@ -538,7 +560,7 @@ def test_memory_does_not_grow_with_the_candidates() -> None:
         script = f"""
             import resource, sys
             from crossgate import CrossEncoder
-            from crossgate.rerankers import passages_of
+            from crossgate.rerankers import Deadline, Scores, passages_of
             text = "the quick brown fox jumps over the lazy dog " * 9
             encoder = CrossEncoder()
             encoder.score("which animal jumps", passages_of([text] * 4))
@@ -610,7 +632,7 @@ def test_nothing_is_written_and_no_request_is_sent(tmp_path: Path) -> None:
     run_script(
         """
         from crossgate import CrossEncoder
-        from crossgate.rerankers import passages_of
+        from crossgate.rerankers import Deadline, Scores, passages_of
         CrossEncoder().score("red", passages_of(["fox"]))
         """,
         HOME=str(tmp_path),
@@ -654,7 +676,7 @@ def test_a_package_that_is_missing_after_ctrl_c_is_missing() -> None:
         import sys
         sys.modules["tokenizers"] = None  # as if it were not installed
         from crossgate import CrossEncoder, ModelError
-        from crossgate.rerankers import passages_of
+        from crossgate.rerankers import Deadline, Scores, passages_of
         try:
             raise KeyboardInterrupt
         except KeyboardInterrupt:
@@ -673,7 +695,7 @@ def test_a_package_that_is_broken_is_not_called_missing(tmp_path: Path) -> None:
     output = run_script(
         """
         from crossgate import CrossEncoder, ModelError
-        from crossgate.rerankers import passages_of
+        from crossgate.rerankers import Deadline, Scores, passages_of
         try:
             CrossEncoder().score("red", passages_of(["fox"]))
         except ModelError as error:

@@ -191,7 +191,11 @@ def test_rerank_takes_tiers_too(both: Both, server: ProvidersServer) -> None:
     assert {hit.provider for hit in result.hits} == {"semantic-bm25"}
     assert codes(result) == ["no_profile", "api_error"]
     result = both.rerank(QUERY, [], reranker=[remote(server)], budget_ms=-1)
-    assert (result.verdict, codes(result)) == ("nothing_relevant", ["no_profile"])
+    assert result.verdict == "nothing_relevant"
+    no_profile, *late = result.degraded
+    assert no_profile.code == "no_profile"
+    # On a busy machine, stage 1 may not end in its least time. The reranker is not to be called.
+    assert all("too short to score the candidates" in note.detail for note in late)
 
 
 def test_more_candidates_than_a_request_takes(both: Both, server: ProvidersServer) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import logging
 import pickle
@@ -11,8 +12,10 @@ import ssl
 import subprocess
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from email.utils import formatdate
 from pathlib import Path
 from types import SimpleNamespace
@@ -38,6 +41,7 @@ from crossgate.rerankers import (
     JinaReranker,
     LatencyEstimate,
     RemoteReranker,
+    Scores,
     TransportError,
     VoyageReranker,
     passages_of,
@@ -309,6 +313,26 @@ def test_retry_after_is_a_number_or_a_date(header: str, least: float, most: floa
     assert least <= http.seconds_of(header) <= most
 
 
+@pytest.mark.parametrize(
+    ("status", "meaning", "retryable"),
+    [
+        (204, "unexpected status", False),
+        (300, "redirects are not followed", False),
+        (399, "redirects are not followed", False),
+        (400, "the request was rejected", False),
+        (408, "unexpected status", True),
+        (418, "unexpected status", False),
+        (429, "too many requests", True),
+        (500, "server error", True),
+        (501, "server error", False),
+    ],
+)
+def test_meaning_of_each_status(status: int, meaning: str, retryable: bool) -> None:
+    error = http.problem_of_status(status, {"Retry-After": "7"})
+    assert str(error).startswith(f"HTTP {status}, {meaning}")
+    assert (error.retryable, error.retry_after) == (retryable, 7.0)
+
+
 def test_no_server_listens(make: Make) -> None:
     tier = make(base_url="http://localhost:9/v1", attempts=2)
     assert "connection" in refused("api_error", tier.score, "query", PASSAGES)
@@ -324,6 +348,20 @@ def test_a_certificate_that_cannot_be_trusted(make: Make) -> None:
         assert "certificate" in message
         assert server.requests == []
         assert server.connections <= 1  # a bad certificate stays bad
+
+
+@pytest.mark.parametrize("explicit", [False, True])
+def test_bad_certificate_is_found_behind_other_errors(explicit: bool) -> None:
+    error, cause = OSError("no connection"), ssl.SSLError("certificate verify failed")
+    error.__context__ = RuntimeError("something else")
+    if explicit:
+        error.__cause__ = cause
+    else:
+        error.__context__.__context__ = cause
+    problem = http.problem_of_connection(error)
+    assert "the certificate is not trusted" in str(problem)
+    assert not problem.retryable
+    assert http.problem_of_connection(OSError("no connection")).retryable
 
 
 @pytest.mark.parametrize("host", ["localhost", "elsewhere.example"])
@@ -512,6 +550,13 @@ def stuck(**options: Any) -> RemoteReranker:
     return RemoteReranker(for_ever, concurrency=1, **names, **options)
 
 
+def call(remote: RemoteReranker, native: bool) -> Scores:
+    """Score the passages from a thread or from an event loop."""
+    if native:
+        return asyncio.run(remote.ascore("query", PASSAGES))
+    return remote.score("query", PASSAGES)
+
+
 @pytest.mark.parametrize(
     ("first", "second", "code"),
     [(4.0, 3.0, "budget"), (4.0, 5.0, "budget"), (4.0, 9.0, "api_error")],
@@ -554,6 +599,30 @@ def test_waiting_for_a_free_connection_is_not_a_failure_of_the_endpoint() -> Non
 
     asyncio.run(together())
     assert (first.breaker._counted, second.breaker._counted) == (0, 0)
+
+
+@pytest.mark.parametrize("native", [False, True], ids=["sync", "async"])
+@pytest.mark.parametrize("sent", [False, True], ids=["waiting", "sent"])
+def test_a_blocked_loop_does_not_delay_the_deadline(sent: bool, native: bool) -> None:
+    entered, leave = threading.Event(), threading.Event()
+
+    async def block(query: str, documents: Sequence[str], *, timeout: float) -> Any:
+        entered.set()
+        leave.wait(20)
+        return []
+
+    names: Any = {"name": "own", "identity": "own@1", "endpoint": "blocked"}
+    # A busy machine may take a while to send the request.
+    remote = RemoteReranker(block, **names, timeout=2.0 if sent else 0.1)
+    try:
+        if not sent:
+            shared_state.background().submit(block("query", [], timeout=1.0))
+            assert entered.wait(20)
+        # The endpoint is blamed for the time only if it got a request.
+        refused("api_error" if sent else "budget", call, remote, native)
+        assert not leave.is_set()
+    finally:
+        leave.set()
 
 
 def test_cancelling_gives_everything_back(make: Make, server: ProvidersServer) -> None:
@@ -647,12 +716,50 @@ def test_shutting_down_does_not_wait_for_a_loop_that_is_blocked(
     own.loop.close()
 
 
+def test_a_call_that_ignores_its_end_still_times_out_after_shutting_down(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(background, "_CLOSING_SECONDS", 0.1)
+    own, entered = background.Background(), threading.Event()
+
+    async def stubborn() -> None:
+        entered.set()
+        for _ in range(2):
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(3_600)
+
+    with ThreadPoolExecutor(1) as executor:
+        running = executor.submit(own.run, stubborn(), 2.0)
+        assert entered.wait(20)
+        own.close()
+        assert own.loop.is_closed()
+        with pytest.raises(TimeoutError):
+            running.result()
+
+
 def test_shutting_down_leaves_nothing_and_the_next_call_starts_anew(cohere: Make) -> None:
     cohere().score("query", PASSAGES)
     shut_down()
     assert "crossgate-remote" not in {one.name for one in threading.enumerate()}
     shut_down()  # twice is fine
     assert scores(cohere().score("query", PASSAGES)) == EXPECTED
+
+
+@pytest.mark.parametrize("native", [False, True], ids=["sync", "async"])
+def test_shutting_down_ends_the_calls_that_are_running(
+    cohere: Make, server: ProvidersServer, native: bool
+) -> None:
+    remote = cohere(attempts=1, timeout=20.0).reranker
+    assert isinstance(remote, RemoteReranker)
+    server.plan.append("slow_headers")
+
+    with ThreadPoolExecutor(1) as executor:
+        running = executor.submit(call, remote, native)
+        while not server.requests:
+            time.sleep(0.002)
+        shut_down()
+        assert "was shut down during the call" in refused("api_error", running.result)
+    assert scores(remote.score("query", PASSAGES)) == EXPECTED
 
 
 def test_a_forked_child_has_connections_of_its_own(server: ProvidersServer) -> None:
@@ -794,6 +901,13 @@ def test_a_pickled_transport_looks_for_the_key_again(
     assert pickle.loads(pickle.dumps(transport))._key.reveal() == "from-the-environment"
 
 
+def test_a_key_of_another_type_is_refused_and_not_quoted() -> None:
+    key: Any = [KEY]
+    message = refused("out_of_range", CohereReranker, api_key=key)
+    assert "the key must be a string, not a list" in message
+    assert KEY not in message
+
+
 @pytest.mark.parametrize(
     ("kind", "variable"),
     [
@@ -841,6 +955,46 @@ def own(answer: Callable[[Sequence[str]], Any], **options: Any) -> GuardedRerank
 def test_custom_transport() -> None:
     tier = own(lambda documents: [(place, -len(one)) for place, one in enumerate(documents)])
     assert scores(tier.score("query", passages_of(["a", "bbb"]))) == [-1.0, -3.0]
+
+
+class Preparing:
+    """A transport whose preparation takes until it is told to go on."""
+
+    def __init__(self) -> None:
+        self.prepared = 0
+        self.go_on = threading.Event()
+
+    def prepare(self) -> None:
+        """Wait."""
+        self.go_on.wait(60)
+        self.prepared += 1
+
+    async def __call__(
+        self, query: str, documents: Sequence[str], *, timeout: float
+    ) -> Sequence[tuple[int, float]]:
+        """Answer at once."""
+        return [(position, float(len(text))) for position, text in enumerate(documents)]
+
+
+@pytest.mark.parametrize("native", [False, True], ids=["sync", "async"])
+def test_preparation_that_takes_too_long_does_not_count_against_the_endpoint(native: bool) -> None:
+    transport = Preparing()
+    hurried = RemoteReranker(
+        transport, name="own", identity="own@1", endpoint="preparing", timeout=0.1
+    )
+    try:
+        refused("budget", call, hurried, native)
+    finally:
+        transport.go_on.set()
+
+
+def test_transport_is_prepared_once() -> None:
+    transport = Preparing()
+    transport.go_on.set()
+    patient = RemoteReranker(transport, name="own", identity="own@1", endpoint="preparing")
+    for native in (False, True):
+        assert scores(call(patient, native)) == [float(len(text)) for text in DOCUMENTS]
+    assert transport.prepared == 1
 
 
 def test_errors_of_a_transport_are_not_quoted() -> None:

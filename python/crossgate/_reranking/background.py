@@ -45,6 +45,7 @@ class Background:
 
         Raises:
             TimeoutError: If it takes longer than `timeout`.
+            CancelledError: If the loop is closed before the coroutine ends.
         """
         tasks: list[asyncio.Task[Result] | None] = []
 
@@ -63,7 +64,8 @@ class Background:
         try:
             return self.submit(tracked()).result(timeout)
         except BaseException:
-            self.loop.call_soon_threadsafe(give_up)
+            with contextlib.suppress(RuntimeError):  # `close` has closed the loop
+                self.loop.call_soon_threadsafe(give_up)
             raise
 
     def client(

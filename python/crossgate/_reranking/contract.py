@@ -106,7 +106,7 @@ class Scores(tuple[PairScore | None, ...]):
         return self
 
     def complete(self) -> list[PairScore]:
-        """Return the scores of all passages.
+        """Return the scores of all passages, or after an early stop, of the first ones.
 
         Raises:
             RerankerError: With the code of `missing`, if a passage has no score.

@@ -234,10 +234,12 @@ def _client() -> tuple[Any, Any]:
 
 def _problem(error: Exception) -> TransportError:
     openai = library()
+    # If a body breaks off, openai 2 raises an error of httpx, and openai 3 one of httpx2.
+    kinds = {kind.__name__ for kind in type(error).__mro__}
     if isinstance(error, openai.APIStatusError):
         return problem_of_status(error.status_code, error.response.headers)
-    if isinstance(error, openai.APITimeoutError | TimeoutError):
+    if isinstance(error, openai.APITimeoutError | TimeoutError) or "TimeoutException" in kinds:
         return TransportError("no answer in time")
-    if isinstance(error, openai.APIConnectionError | OSError):
+    if isinstance(error, openai.APIConnectionError | OSError) or "TransportError" in kinds:
         return problem_of_connection(error)
     return TransportError(f"the request failed ({type(error).__name__})")

@@ -215,6 +215,8 @@ class RemoteReranker:
             return background().run(answer, seconds + _GRACE)
         except concurrent.futures.TimeoutError:
             pass
+        except concurrent.futures.CancelledError:
+            raise self._shut_down() from None
         raise self._late(seconds, wire)
 
     async def ascore(
@@ -240,8 +242,7 @@ class RemoteReranker:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            message = f"{self.name} was shut down during the call"
-            raise RerankerError("api_error", message) from None
+            raise self._shut_down() from None
         finally:
             future.cancel()
         raise self._late(seconds, wire)
@@ -375,6 +376,9 @@ class RemoteReranker:
         if wire.had < seconds / 2:
             return self._not_sent()
         return RerankerError("api_error", f"{self.name}: no answer within {seconds * 1000:.0f} ms")
+
+    def _shut_down(self) -> RerankerError:
+        return RerankerError("api_error", f"{self.name} was shut down during the call")
 
     def _not_sent(self) -> RerankerError:
         return RerankerError("budget", f"{self.name}: no connection was free in time")

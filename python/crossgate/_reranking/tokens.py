@@ -34,7 +34,7 @@ def cut(text: str, most: int) -> tuple[str, bool]:
     left = most
     for begin, end, tokens in _costs(start):
         if tokens > left:
-            rest = start[begin:end].encode()[: left if tokens > 1 else 0].decode(errors="ignore")
+            rest = start[begin:end].encode()[:left].decode(errors="ignore")
             return start[:begin] + rest, True
         left -= tokens
     return start, len(start) < len(text)
