@@ -581,6 +581,16 @@ def test_doctor_reports_a_temporary_environment(home: Home) -> None:
     assert "does not last" in line
 
 
+def test_doctor_checks_the_folder_of_a_program_on_the_path(home: Home) -> None:
+    # The working folder is in the folder of temporary files, the program is not.
+    path = f"{CROSSGATE.parent}:{os.environ['PATH']}"
+    assert home.run("hook", "install", "--project", PATH=path).returncode == 0
+    assert commands(home.path / "work/.claude/settings.json") == ["crossgate hook claude"]
+    done = home.run("doctor", PATH=path)
+    line = next(line for line in done.stdout.split("\n") if "hook claude" in line)
+    assert line.startswith("ok")
+
+
 def test_install_indexes_the_skills_of_the_working_folder_too(home: Home) -> None:
     home.skill("deploy", "Ship the service to the staging cluster.", below="work/.claude")
     assert home.run("hook", "install").returncode == 0
