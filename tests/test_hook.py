@@ -710,8 +710,8 @@ class Run:
         return code == 0
 
 
-def started(home: Home) -> subprocess.Popen[bytes]:
-    """Start the hook and return it once it waits for its input."""
+def started(home: Home, number: int = signal.SIGTERM) -> subprocess.Popen[bytes]:
+    """Start the hook and return it once it handles this signal."""
     child = subprocess.Popen(
         [CROSSGATE, "hook", "claude"],
         stdin=subprocess.PIPE,
@@ -722,7 +722,7 @@ def started(home: Home) -> subprocess.Popen[bytes]:
     while True:
         status = Path(f"/proc/{child.pid}/status").read_text()
         caught = int(next(x for x in status.splitlines() if x.startswith("SigCgt")).split()[1], 16)
-        if caught >> (signal.SIGTERM - 1) & 1:
+        if caught >> (number - 1) & 1:
             return child
         time.sleep(0.005)
 
@@ -737,7 +737,7 @@ def started(home: Home) -> subprocess.Popen[bytes]:
     ],
 )
 def test_a_signal_while_waiting_prints_nothing(home: Home, number: int) -> None:
-    child = started(home)
+    child = started(home, number)
     child.send_signal(number)
     out, err = child.communicate(timeout=60)
     assert (child.returncode, out, err) == (0, b"", b"")
