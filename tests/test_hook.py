@@ -549,16 +549,22 @@ def test_no_context_without_a_home_folder(home: Home) -> None:
 
 
 ENGINES = {
-    "is not installed": "raise ModuleNotFoundError(\"No module named 'onnxruntime'\")",
-    "cannot be imported": "raise ImportError('libstdc++.so.6: version not found')",
-    "ends the process": "raise SystemExit(2)",
-    "prints": "print('a banner'); raise RuntimeError('no licence')",
+    "is not installed": (
+        "raise ModuleNotFoundError('No module named onnxruntime', name='onnxruntime')",
+        "reranker_unavailable",
+    ),
+    "cannot be imported": (
+        "raise ImportError('libstdc++.so.6: version not found')",
+        "reranker_unavailable",
+    ),
+    "ends the process": ("raise SystemExit(2)", "bug"),
+    "prints": ("print('a banner'); raise RuntimeError('no licence')", "reranker_failed"),
 }
 
 
-@pytest.mark.parametrize("text", ENGINES.values(), ids=ENGINES)
+@pytest.mark.parametrize(("text", "reason"), ENGINES.values(), ids=ENGINES)
 def test_a_failing_onnxruntime_does_not_fail_a_prompt(
-    home: Home, tmp_path: Path, text: str
+    home: Home, tmp_path: Path, text: str, reason: str
 ) -> None:
     (tmp_path / "onnxruntime.py").write_text(text, encoding="utf-8")
     broken = {"PYTHONPATH": str(tmp_path)}
@@ -566,8 +572,11 @@ def test_a_failing_onnxruntime_does_not_fail_a_prompt(
     run = home.hook(variables=broken)
     assert run.code == 0
     assert "- pdf-toolkit" in run.context
-    run = home.hook(home.call("combine the sheets"), "--max-shortlist", "0", variables=broken)
+    options = ("--max-shortlist", "0", "--budget-ms", "60000")
+    run = home.hook(home.call("combine the sheets"), *options, variables=broken)
     assert (run.code, run.out) == (0, b"")
+    assert (last(home)["outcome"], last(home)["reason"]) == ("failed", reason)
+    assert run.err.startswith(f"crossgate: hook claude: {reason}: ")
 
 
 def test_decisions_are_logged_to_the_named_file(home: Home, tmp_path: Path) -> None:
