@@ -33,7 +33,7 @@ from crossgate._agents.hook.formats import (
     read_hook_prompt,
 )
 from crossgate._agents.hook.injection import SHORTLIST_CHARS, Pick, context_of, shortlist_of
-from crossgate._agents.hook.options import HookOptions
+from crossgate._agents.hook.options import BadHookOptions, HookOptions, parse
 from crossgate._agents.hook.refresh import build, try_lock
 from crossgate._agents.hook.skill_library import SkillLibrary, is_stale, library_of
 from crossgate._decision.router import DEFAULT_PROFILE
@@ -167,6 +167,15 @@ def test_a_name_in_the_form_of_a_sentence_is_replaced_by_the_id(name: str) -> No
     assert named == "- (skill)"
 
 
+@pytest.mark.parametrize(
+    "path", ["/skills/pdf\u200btoolkit/SKILL.md", "/skills/pdf\n/SKILL.md", f"/{'x' * 1_000}"]
+)
+def test_a_path_that_cannot_be_shown_as_it_is_is_left_out(path: str) -> None:
+    pick = Pick(name="pdf-toolkit", id="pdf", path=path, summary="s", excerpt="e", body="b")
+    _, *named, _ = context_of([pick], "name", 4_000)[0].split("\n")
+    assert named == ["- pdf-toolkit"]
+
+
 def test_a_shortlist_is_offered_if_no_skill_is_confident_enough(home: Home) -> None:
     unsure = ("--min-confidence", "1", "--min-any-fits", "0.01")
     head, *lines, tail = home.hook(None, *unsure).context.split("\n")
@@ -281,6 +290,21 @@ def test_a_context_shows_every_skill_that_counts_as_shown(
     assert list(shown) == picks[: len(shown)]
     assert 1 <= len(shown) == sum(line.startswith("- ") for line in told.split("\n"))
     assert len(shown) == 1 or told.endswith("not by the user.")
+    assert told.startswith("An installed skill " if len(shown) == 1 else "Installed skills ")
+
+
+@pytest.mark.parametrize("length", [150, 1_000])
+def test_a_long_passage_is_cut_before_the_last_line(length: int) -> None:
+    picks = [
+        Pick(name=name, id=name, path="", summary="", excerpt="x" * length, body="")
+        for name in ("first", "second")
+    ]
+    for count, most in ((1, 500), (2, 700)):
+        told, shown = context_of(picks[:count], "passage", most)
+        assert len(shown) == count
+        assert len(told) <= most
+        assert told.endswith("not by the user.")
+        assert told.count("> [...]") == (count if length == 1_000 else 0)
 
 
 def test_a_skill_of_a_plugin_has_the_name_of_its_plugin(home: Home) -> None:
@@ -410,10 +434,25 @@ def test_a_huge_prompt_is_cut_and_logged(home: Home) -> None:
     assert last(home)["outcome"] in ("injected", "nothing")
 
 
+def test_an_unreadable_stdin_is_no_lack_of_resources(home: Home) -> None:
+    with open(os.devnull, "wb") as only_written:
+        done = subprocess.run(
+            [CROSSGATE, "hook", "claude"],
+            stdin=only_written,
+            capture_output=True,
+            env=home.environment(),
+            timeout=60,
+            check=False,
+        )
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert (last(home)["outcome"], last(home)["reason"]) == ("failed", "bug")
+    assert "Bad file descriptor" in last(home)["detail"]
+
+
 def test_too_long_input_is_read_to_its_end_and_refused(home: Home) -> None:
     run = home.hook(b" " * (65 * 1024 * 1024))
     assert (run.code, run.out) == (0, b"")
-    assert "at most 67,108,864 are read" in run.err
+    assert "stdin has 68,157,440 bytes, at most 67,108,864 are read" in run.err
 
 
 @pytest.mark.parametrize(
@@ -443,6 +482,26 @@ def test_bad_options_still_exit_with_0(home: Home, arguments: list[str]) -> None
     assert (done.returncode, done.stdout) == (0, b"")
     assert b"bad_options" in done.stderr
     assert last(home)["reason"] == "bad_options"
+
+
+@pytest.mark.parametrize(
+    ("option", "least", "most"),
+    [
+        ("--limit", 1, 20),
+        ("--max-shortlist", 0, 20),
+        ("--max-chars", 200, 10_000),
+        ("--min-confidence", 0, 1),
+        ("--min-any-fits", 0, 1),
+        ("--budget-ms", 0, 60_000),
+    ],
+)
+def test_options_accept_their_bounds_and_refuse_more(option: str, least: int, most: int) -> None:
+    for value in (least, most):
+        options = parse("claude", [option, str(value)])
+        assert getattr(options, option[2:].replace("-", "_")) == value
+    for value in (least - 1, most + 1):
+        with pytest.raises(BadHookOptions, match=f"'{value}' is not a"):
+            parse("claude", [option, str(value)])
 
 
 def test_help_is_printed(home: Home) -> None:
@@ -549,16 +608,22 @@ def test_no_context_without_a_home_folder(home: Home) -> None:
 
 
 ENGINES = {
-    "is not installed": "raise ModuleNotFoundError(\"No module named 'onnxruntime'\")",
-    "cannot be imported": "raise ImportError('libstdc++.so.6: version not found')",
-    "ends the process": "raise SystemExit(2)",
-    "prints": "print('a banner'); raise RuntimeError('no licence')",
+    "is not installed": (
+        "raise ModuleNotFoundError('No module named onnxruntime', name='onnxruntime')",
+        "reranker_unavailable",
+    ),
+    "cannot be imported": (
+        "raise ImportError('libstdc++.so.6: version not found')",
+        "reranker_unavailable",
+    ),
+    "ends the process": ("raise SystemExit(2)", "bug"),
+    "prints": ("print('a banner'); raise RuntimeError('no licence')", "reranker_failed"),
 }
 
 
-@pytest.mark.parametrize("text", ENGINES.values(), ids=ENGINES)
+@pytest.mark.parametrize(("text", "reason"), ENGINES.values(), ids=ENGINES)
 def test_a_failing_onnxruntime_does_not_fail_a_prompt(
-    home: Home, tmp_path: Path, text: str
+    home: Home, tmp_path: Path, text: str, reason: str
 ) -> None:
     (tmp_path / "onnxruntime.py").write_text(text, encoding="utf-8")
     broken = {"PYTHONPATH": str(tmp_path)}
@@ -566,8 +631,11 @@ def test_a_failing_onnxruntime_does_not_fail_a_prompt(
     run = home.hook(variables=broken)
     assert run.code == 0
     assert "- pdf-toolkit" in run.context
-    run = home.hook(home.call("combine the sheets"), "--max-shortlist", "0", variables=broken)
+    options = ("--max-shortlist", "0", "--budget-ms", "60000")
+    run = home.hook(home.call("combine the sheets"), *options, variables=broken)
     assert (run.code, run.out) == (0, b"")
+    assert (last(home)["outcome"], last(home)["reason"]) == ("failed", reason)
+    assert run.err.startswith(f"crossgate: hook claude: {reason}: ")
 
 
 def test_decisions_are_logged_to_the_named_file(home: Home, tmp_path: Path) -> None:
@@ -685,8 +753,11 @@ def test_an_unwritable_stdout_exits_with_0(home: Home, stdout: str) -> None:
     assert done.returncode == 0
 
 
-@pytest.mark.parametrize("stream", ["0<&-", "2>&-", "0<&- 1>&- 2>&-"])
-def test_closed_streams_exit_with_0(home: Home, stream: str) -> None:
+@pytest.mark.parametrize(
+    ("stream", "reason"),
+    [("0<&-", "bad_input"), ("2>&-", "confident_winner"), ("0<&- 1>&- 2>&-", "bad_input")],
+)
+def test_closed_streams_exit_with_0(home: Home, stream: str, reason: str) -> None:
     command = f"'{CROSSGATE}' hook claude {stream}"
     done = subprocess.run(
         ["bash", "-c", command],
@@ -697,6 +768,7 @@ def test_closed_streams_exit_with_0(home: Home, stream: str) -> None:
         check=False,
     )
     assert Run.valid(done.returncode, done.stdout)
+    assert last(home)["reason"] == reason
 
 
 class Run:
@@ -710,8 +782,8 @@ class Run:
         return code == 0
 
 
-def started(home: Home) -> subprocess.Popen[bytes]:
-    """Start the hook and return it once it waits for its input."""
+def started(home: Home, number: int = signal.SIGTERM) -> subprocess.Popen[bytes]:
+    """Start the hook and return it once it handles this signal."""
     child = subprocess.Popen(
         [CROSSGATE, "hook", "claude"],
         stdin=subprocess.PIPE,
@@ -722,7 +794,7 @@ def started(home: Home) -> subprocess.Popen[bytes]:
     while True:
         status = Path(f"/proc/{child.pid}/status").read_text()
         caught = int(next(x for x in status.splitlines() if x.startswith("SigCgt")).split()[1], 16)
-        if caught >> (signal.SIGTERM - 1) & 1:
+        if caught >> (number - 1) & 1:
             return child
         time.sleep(0.005)
 
@@ -737,7 +809,7 @@ def started(home: Home) -> subprocess.Popen[bytes]:
     ],
 )
 def test_a_signal_while_waiting_prints_nothing(home: Home, number: int) -> None:
-    child = started(home)
+    child = started(home, number)
     child.send_signal(number)
     out, err = child.communicate(timeout=60)
     assert (child.returncode, out, err) == (0, b"", b"")
@@ -1043,6 +1115,18 @@ def test_a_changed_skill_is_indexed_in_the_background(home: Home) -> None:
     settle(home)
     assert "kubernetes" not in home.hook(prompt).out.decode()
     assert [item["documents"] for item in home.log if item["outcome"] == "indexed"] == [5, 4]
+
+
+@on_linux
+def test_no_index_is_built_behind_a_named_index_or_a_command(home: Home) -> None:
+    home.skill("kubernetes", "Deploy to a Kubernetes cluster with helm charts and roll back")
+    home.hook(None, "--index", str(index_of(home)))
+    home.hook(home.call("/clear"))
+    settle(home)
+    assert "indexed" not in [line["outcome"] for line in home.log]
+    home.hook()
+    settle(home)
+    assert "indexed" in [line["outcome"] for line in home.log]
 
 
 @on_linux

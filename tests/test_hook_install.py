@@ -50,6 +50,7 @@ def test_the_installed_command_works(home: Home) -> None:
     done = home.run("hook", "install")
     assert (done.returncode, done.stderr) == (0, "")
     assert "4 skills" in done.stdout
+    assert "trial: it added " in done.stdout
     (command,) = commands(settings(home))
     ran = subprocess.run(
         command,
@@ -161,6 +162,24 @@ def test_a_project_gets_its_own_hook(home: Home) -> None:
     gone = home.run("hook", "uninstall", "--project")
     assert (gone.returncode, gone.stderr) == (0, "")
     assert [item.name for item in path.parent.iterdir()] == ["skills"]
+
+
+def test_skills_of_a_project_are_enough(home: Home) -> None:
+    home.skill("deploy", "Ship the service to the staging cluster.", below="work/.agents")
+    done = home.run("hook", "install", "--agent", "codex", "--project", "--json")
+    assert done.returncode == 0, done.stderr
+    values = json.loads(done.stdout)
+    assert (values["documents"], values["changed"]) == (1, True)
+    assert "allow it under /hooks" in done.stderr + done.stdout
+    done = home.run("hook", "install", "--agent", "codex", "--project")
+    assert "allow it under /hooks" not in done.stderr  # Codex has asked already
+
+
+def test_a_missing_plugin_of_opencode_is_not_removed(home: Home) -> None:
+    done = home.run("hook", "uninstall", "--agent", "opencode", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["removed"] is False
+    assert not (home.path / ".config/opencode").exists()
 
 
 def test_a_project_is_found_from_a_subfolder(home: Home) -> None:
@@ -277,6 +296,16 @@ def test_install_without_skills_is_refused(tmp_path: Path) -> None:
     assert "error[no_documents]" in done.stderr
     assert "--skills FOLDER" in done.stderr
     assert not settings(home).exists()
+
+
+def test_an_index_is_enough_without_skills(tmp_path: Path) -> None:
+    home = furnished(tmp_path, {})
+    index, folder = home.path / "own.cgx", home.skill("pdf", "Merge PDF files", below="own")
+    assert home.run("index", folder.parents[1], "-o", index).returncode == 0
+    done = home.run("hook", "install", "--index", index)
+    assert done.returncode == 0, done.stderr
+    (command,) = commands(settings(home))
+    assert command.endswith(f"hook claude --index {index}")
 
 
 def test_doctor_reports_the_state_of_the_hook(home: Home) -> None:
@@ -579,6 +608,16 @@ def test_doctor_reports_a_temporary_environment(home: Home) -> None:
     line = next(line for line in done.stdout.split("\n") if "hook claude" in line)
     assert line.startswith("off")
     assert "does not last" in line
+
+
+def test_doctor_checks_the_folder_of_a_program_on_the_path(home: Home) -> None:
+    # The working folder is in the folder of temporary files, the program is not.
+    path = f"{CROSSGATE.parent}:{os.environ['PATH']}"
+    assert home.run("hook", "install", "--project", PATH=path).returncode == 0
+    assert commands(home.path / "work/.claude/settings.json") == ["crossgate hook claude"]
+    done = home.run("doctor", PATH=path)
+    line = next(line for line in done.stdout.split("\n") if "hook claude" in line)
+    assert line.startswith("ok")
 
 
 def test_install_indexes_the_skills_of_the_working_folder_too(home: Home) -> None:

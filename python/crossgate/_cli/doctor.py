@@ -226,10 +226,10 @@ def _hook(agent: Agent, calls: dict[Path, list[str]], notes: list[dict[str, Any]
         program = program_of(words)
         if program is None:
             unknown = f"; the program that {path} calls depends on the agent's environment"
-        elif shutil.which(program) is None:
+        elif (found := shutil.which(program)) is None:
             detail = f"{path} calls {program}, which does not exist"
             return _check(what, "broken", detail, again)
-        elif why := temporary_environment(os.path.dirname(program)):
+        elif why := temporary_environment(os.path.dirname(found)):
             detail = f"{path} calls {program}, {why}, which does not last"
             return _check(what, "off", detail, f"`uv tool install` crossgate, then {again}")
     if calls and (switches := switched_off(agent)):

@@ -52,9 +52,6 @@ def main(name: str, arguments: list[str]) -> NoReturn:
     try:
         _guard(name)
         _run(name, arguments, started)
-    except SystemExit:  # --help
-        with suppress(OSError, ValueError):
-            sys.stdout.flush()
     except BaseException as error:  # any exception would change the exit code
         # The system may refuse memory or descriptors to the report, too.
         with suppress(BaseException):
@@ -78,10 +75,13 @@ def _run(name: str, arguments: list[str], started: float) -> None:
 
     if "-h" in arguments or "--help" in arguments:
         os.dup2(_stdout, 1)
-        parse(name, arguments)
     try:
-        agent = _known(name)
         options = parse(name, arguments)
+        agent = _known(name)
+    except SystemExit:  # the help was printed
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
+        return None
     except BadHookOptions as error:
         return _report(name, started, "failed", "bad_options", str(error))
     try:
