@@ -1380,7 +1380,7 @@ def test_promise_can_be_for_some_of_the_datasets(run: Run) -> None:
 
 
 def test_order_of_runs_and_queries_does_not_matter() -> None:
-    queries = synthetic()
+    queries = synthetic(matched=160, no_match=80)
     runs = [
         run_of(queries[0::2], dataset="one", corpus="c1"),
         run_of(queries[1::2], dataset="two", corpus="c2", profile=Profile(name="other")),

@@ -77,6 +77,11 @@ def core_embedder(length: int) -> _core.Embedder:
 
 
 @pytest.fixture(scope="module")
+def embedder24() -> _core.Embedder:
+    return core_embedder(24)
+
+
+@pytest.fixture(scope="module")
 def cross_encoder(tmp_path_factory: pytest.TempPathFactory) -> CrossEncoder:
     length = CROSS_ENCODER["made_with"]["maximum_tokens"]
     folder = tmp_path_factory.mktemp("cross-encoder")
@@ -153,8 +158,10 @@ ODD += ["\t", "\n", "\r", "\0", "\x7f", "\x85", "\u00a0", "\u2028", "\U000e0001"
 
 @settings(max_examples=400, deadline=None)
 @given(text=st.lists(st.sampled_from(ODD) | st.characters(codec="utf-8")).map("".join))
-def test_tokens_are_those_of_the_library_of_tokenizers(tokenizer: Tokenizer, text: str) -> None:
-    assert core_embedder(24).tokens(text) == tokenizer.encode(text).ids
+def test_tokens_are_those_of_the_library_of_tokenizers(
+    embedder24: _core.Embedder, tokenizer: Tokenizer, text: str
+) -> None:
+    assert embedder24.tokens(text) == tokenizer.encode(text).ids
 
 
 def test_a_vector_is_the_same_to_the_bit_on_every_processor() -> None:

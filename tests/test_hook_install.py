@@ -496,6 +496,7 @@ def test_escapes_and_numbers_are_kept(home: Home) -> None:
     assert {key: after[key] for key in before} == before
 
 
+PROGRAM = "/usr/bin/crossgate hook"
 SWITCHES = [
     ("claude", ".claude/settings.json", {"disableAllHooks": True}),
     ("claude", "work/.claude/settings.json", {"disableAllHooks": True}),
@@ -505,7 +506,7 @@ SWITCHES = [
     (
         "gemini",
         ".gemini/settings.json",
-        {"hooksConfig": {"disabled": ["fmt", "/usr/bin/crossgate hook gemini"]}},
+        {"hooksConfig": {"disabled": ["fmt", f"{PROGRAM} gemini"]}},
     ),
     ("codex", ".codex/config.toml", {"features": {"hooks": False}}),
     ("codex", "work/.codex/config.toml", {"features": {"codex_hooks": False}}),
@@ -528,13 +529,24 @@ def test_disabled_hooks_are_reported(
     assert done.returncode == 0, done.stderr
     assert f"{path} has " in done.stderr
     assert f"so {agent} does not run the hook" in done.stderr
+    text = path.read_text().replace("true", "null").replace("false", "true")
+    path.write_text(text.replace(PROGRAM, "date"))
+    assert "does not run the hook" not in home.run("hook", "install", "--agent", agent).stderr
+
+
+@pytest.mark.parametrize(("agent", "file", "values"), [SWITCHES[2], SWITCHES[5]])
+def test_doctor_and_try_report_disabled_hooks(
+    home: Home, agent: str, file: str, values: dict[str, Any]
+) -> None:
+    path = home.path / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(values))
+    (home.path / ".agents").symlink_to(home.path / ".claude")
+    assert home.run("hook", "install", "--agent", agent).returncode == 0
     line = next(line for line in home.run("doctor").stdout.split("\n") if f"hook {agent}" in line)
     assert line.startswith("off")
     assert "does not run the hook" in line
     assert "does not run the hook" in home.run("hook", "try", "--agent", agent, PDF).stdout
-    text = path.read_text().replace("true", "null").replace("false", "true")
-    path.write_text(text.replace("/usr/bin/crossgate hook", "date"))
-    assert "does not run the hook" not in home.run("hook", "install", "--agent", agent).stderr
 
 
 def test_settings_of_an_administrator_are_reported(

@@ -8,10 +8,9 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from conftest import WordEmbedder
@@ -451,10 +450,11 @@ ILL = [
 ]
 
 
-@given(st.permutations(ILL))
-def test_the_order_of_documents_does_not_matter(library: list[Document]) -> None:
-    assert checked(library) == checked(ILL)
-    assert {item.code for item in checked(ILL).findings} == {
+def test_the_order_of_documents_does_not_matter() -> None:
+    found = checked(ILL)
+    for seed in range(8):
+        assert checked(Random(seed).sample(ILL, len(ILL))) == found, seed
+    assert {item.code for item in found.findings} == {
         "shadowed",
         "unfindable",
         "unannounced_body",

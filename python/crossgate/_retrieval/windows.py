@@ -147,6 +147,8 @@ def _passages(document: Document) -> list[tuple[int, int]]:
 
 def _density(text: str) -> int:
     """Return how many times more word pieces per character a text has than English."""
+    if text.isascii():
+        return 1
     start = text[:PASSAGE_CHARS]
     dense = sum(letter >= _DENSE_FROM for letter in start)
     return _DENSE if 2 * dense > len(start) else 1
