@@ -1109,7 +1109,7 @@ def test_a_changed_skill_is_indexed_in_the_background(home: Home) -> None:
     assert "kubernetes" not in home.hook(prompt).out.decode()
     settle(home)
     assert "- kubernetes" in home.hook(prompt).context
-    assert not list(refreshing(home))  # unchanged since
+    settle(home)  # a busy machine may look for changes in the background, and finds none
     shutil.rmtree(home.path / ".claude" / "skills" / "kubernetes")
     assert "kubernetes" not in home.hook(prompt).out.decode()  # before the index is rebuilt
     settle(home)
