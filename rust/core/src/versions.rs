@@ -158,7 +158,8 @@ fn parts(token: &str) -> Vec<Part<'_>> {
         let is_part: fn(char) -> bool = match first {
             _ if first.is_ascii_digit() => |letter| letter.is_ascii_digit() || letter == '.',
             _ if first.is_alphabetic() => char::is_alphabetic,
-            _ => |letter| !letter.is_alphanumeric(),
+            // Also `²`, which is neither a letter nor an ASCII digit.
+            _ => |letter| !letter.is_ascii_digit() && !letter.is_alphabetic(),
         };
         let after = rest.trim_start_matches(is_part);
         let part = rest.get(..rest.len() - after.len()).unwrap_or_default();
@@ -355,6 +356,12 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn any_text_is_read(text in "(?:\\PC|[²½①٣ \\n]){0,40}") {
+            let (query, document) = (Versions::of_query(&text), Versions::of_document(&text));
+            prop_assert!(!query.contradict(&query) && !document.contradict(&document));
+        }
+
         #[test]
         fn no_text_contradicts_itself(text in "(?:[A-Za-z.]{1,6}[ -]?[0-9.]{0,5}[ ,+]?){0,12}") {
             let (query, document) = (Versions::of_query(&text), Versions::of_document(&text));

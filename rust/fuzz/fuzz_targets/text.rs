@@ -4,6 +4,7 @@
 
 use crossgate_core::exclusions::strip_exclusions;
 use crossgate_core::text::Analyzer;
+use crossgate_core::versions::Versions;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: (u8, &str)| {
@@ -15,4 +16,6 @@ fuzz_target!(|input: (u8, &str)| {
     let terms = Analyzer::new(language).expect("a known language").terms(input.1);
     assert!(terms.iter().all(|term| !term.is_empty()));
     assert!(strip_exclusions(input.1).len() <= input.1.len());
+    let versions = Versions::of_query(input.1);
+    assert!(!versions.contradict(&versions));
 });
