@@ -36,11 +36,12 @@ from crossgate._evaluation.measures.statistics import (
 )
 from crossgate._evaluation.runs.modes import decide_all, reblended
 from crossgate._evaluation.runs.scores_on_demand import read_ahead
-from crossgate._evaluation.runs.stored_runs import MODES, Run, RunHeader, StoredQuery
+from crossgate._evaluation.runs.stored_runs import MODES, Mode, Run, RunHeader, StoredQuery
 from crossgate._support.checks import check_number, check_shortlist
 from crossgate._support.errors import CalibrationError, InputError, SourceError
 from crossgate._support.wording import counted, share_of
 from crossgate._values.profile_files import check_models
+from crossgate._values.results import RouteResult
 
 LEAST_RIGHT = 20
 """Minimum number of right first picks in each half, to tell when picks are right."""
@@ -227,8 +228,8 @@ def calibrate(
     _require(seen, outcomes(report, ranking))
     fit_corpora, report_corpora = ([corpora[position] for position in half] for half in halves)
     weighed = ranking.replace(relevance=fit_relevance(fit, ranking))
-    answering = _fit_answer(seen, fit, fit_corpora, weighed, objective, seed)
-    gated = _fit_gate(answering, seen, fit, fit_corpora, objective)
+    answering, known = _fit_answer(seen, fit, fit_corpora, weighed, objective, seed)
+    gated = _fit_gate(answering, seen, known, fit_corpora, objective)
     listed = shortlist_promises.fit_shortlist(
         _promised_for(runs, objective, (fit, report), (fit_corpora, report_corpora)),
         gated,
@@ -237,13 +238,15 @@ def calibrate(
         seed=seed,
     )
     profile = gated.replace(name=name, shortlist=listed.shortlist)
+    found = measured(report, profile)
+    earlier = measured(_reread(report, before), before)
     calibration = Calibration(
         profile=profile,
         fit=figures_of(fit, profile, seed),
-        report=figures_of(report, profile, seed),
-        before=figures_of(_reread(report, before), before, seed),
+        report=found.figures(seed),
+        before=earlier.figures(seed),
         shortlists=listed.held_out,
-        notes=(*notes, *listed.notes, *_fell(report, profile, before, seed)),
+        notes=(*notes, *listed.notes, *_fell(found, earlier, seed)),
     )
     _check_promise(calibration.report, objective)
     return documented(
@@ -258,16 +261,9 @@ def _reread(queries: Sequence[StoredQuery], profile: Profile) -> list[StoredQuer
     return ordered
 
 
-def _fell(report: Sequence[StoredQuery], profile: Profile, before: Profile, seed: int) -> list[str]:
+def _fell(found: Measured, before: Measured, seed: int) -> list[str]:
     """Return a note if recall@1 of the previous profile is better beyond noise."""
-
-    def recalls(used: Profile) -> NDArray[np.float64]:
-        queries = _reread(report, used)
-        answers = zip(queries, decide_all(queries, used, "gated"), strict=True)
-        values = [measure_answer(query, answer)["recall@1"] for query, answer in answers]
-        return np.array(values, dtype=np.float64)
-
-    lost = mean((recalls(before) - recalls(profile))[:, None], seed=seed)
+    lost = mean(before.recalls - found.recalls, seed=seed)
     if lost is None or lost.low <= 0:
         return []
     return [
@@ -449,8 +445,12 @@ def _fit_answer(
     weighed: Profile,
     objective: Objective,
     seed: int,
-) -> Profile:
-    """Return the profile with the models of both stages and the threshold of an answer."""
+) -> tuple[Profile, tuple[Stated, Stated]]:
+    """Return the profile with the models of both stages and the threshold of an answer.
+
+    Returns:
+        The profile, and the probabilities that it states for the queries.
+    """
     empty = np.flatnonzero(~seen.matched)
     level, keep = objective.max_false_positive_rate, objective.keep_recall
     for_threshold = empty
@@ -503,7 +503,7 @@ def _fit_answer(
             f"no gate established: {which} the highest possible probability, so no threshold "
             f"excludes it; {advice}",
         )
-    return profile.replace(answer=answer)
+    return profile.replace(answer=answer), (first, second)
 
 
 def _promised(*groups: NDArray[np.intp]) -> str:
@@ -515,12 +515,12 @@ def _promised(*groups: NDArray[np.intp]) -> str:
 def _fit_gate(
     answering: Profile,
     seen: Outcomes,
-    fit: Sequence[StoredQuery],
+    known: tuple[Stated, Stated],
     corpora: Sequence[str],
     objective: Objective,
 ) -> Profile:
     answer = answering.answer
-    first, second = stated(fit, answering)
+    first, second = known
     skips = skipping.fit_skipping(
         seen,
         first.any_fits,
@@ -555,45 +555,75 @@ def _second_picks(lead: Array, right: Flags, matched: Flags) -> float:
     return weights.rounded(float(lead[matched][order][enough[-1]])) if len(enough) else 0.0
 
 
-def figures_of(queries: Sequence[StoredQuery], profile: Profile, seed: int) -> Figures:
-    """Decide each query in every mode with the cascade, and count."""
-    results = {mode: decide_all(queries, profile, mode) for mode in MODES}
-    tables = {
-        mode: np.array(
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Queries with the results of a profile in every mode.
+
+    Attributes:
+        queries: The queries.
+        results: Per mode the results, in the order of the queries.
+        tables: Per mode the metrics in the order of `_SHOWN`, of shape (queries, metrics).
+    """
+
+    queries: Sequence[StoredQuery]
+    results: Mapping[Mode, Sequence[RouteResult]]
+    tables: Mapping[Mode, Array]
+
+    @property
+    def recalls(self) -> Array:
+        """The recall@1 of each query in the mode `gated`."""
+        return self.tables["gated"][:, 0]
+
+    def figures(self, seed: int) -> Figures:
+        """Count over all queries.
+
+        Args:
+            seed: Seed of the intervals.
+        """
+        always = self.results["always"]
+        matched = np.array([bool(query.relevant) for query in self.queries])
+        right = np.array(
             [
-                [measure_answer(query, answer)[name] for name in _SHOWN]
-                for query, answer in zip(queries, answers, strict=True)
-            ],
-            dtype=np.float64,
+                bool(result.hits) and result.hits[0].id in query.relevant
+                for query, result in zip(self.queries, always, strict=True)
+            ]
         )
-        for mode, answers in results.items()
-    }
-    lost = (tables["always"] - tables["gated"])[:, :1]
-    matched = np.array([bool(query.relevant) for query in queries])
-    right = np.array(
-        [
-            bool(result.hits) and result.hits[0].id in query.relevant
-            for query, result in zip(queries, results["always"], strict=True)
+        picked = np.array([bool(result.ids) for result in always])
+        probability = [
+            result.any_fits if result.any_fits is not None else result.confidence or 0.0
+            for result in always
         ]
-    )
-    picked = np.array([bool(result.ids) for result in results["always"]])
-    probability = [
-        result.any_fits if result.any_fits is not None else result.confidence or 0.0
-        for result in results["always"]
-    ]
-    against = ~matched if not matched.all() else ~right
-    judged = right | against
-    return Figures(
-        matched=int(matched.sum()),
-        no_match=int((~matched).sum()),
-        modes={
-            mode: dict(zip(_SHOWN, means(table, seed=seed, shares=True), strict=True))
-            for mode, table in tables.items()
-        },
-        recall_loss=mean(lost, seed=seed),
-        kept=mean(picked[right], seed=seed, shares=True),
-        separation=area_interval(np.array(probability)[judged], right[judged], seed=seed),
-    )
+        against = ~matched if not matched.all() else ~right
+        judged = right | against
+        # All modes share the resampled queries, which take longer to draw than to count.
+        intervals = iter(means(np.hstack(list(self.tables.values())), seed=seed, shares=True))
+        return Figures(
+            matched=int(matched.sum()),
+            no_match=int((~matched).sum()),
+            modes={mode: {name: next(intervals) for name in _SHOWN} for mode in self.tables},
+            recall_loss=mean(self.tables["always"][:, 0] - self.recalls, seed=seed),
+            kept=mean(picked[right], seed=seed, shares=True),
+            separation=area_interval(np.array(probability)[judged], right[judged], seed=seed),
+        )
+
+
+def measured(queries: Sequence[StoredQuery], profile: Profile) -> Measured:
+    """Decide each query in every mode with the cascade, and measure the results."""
+    results = {mode: decide_all(queries, profile, mode) for mode in MODES}
+    tables = {}
+    for mode, answers in results.items():
+        metrics = [
+            measure_answer(query, answer) for query, answer in zip(queries, answers, strict=True)
+        ]
+        tables[mode] = np.array(
+            [[values[name] for name in _SHOWN] for values in metrics], dtype=np.float64
+        )
+    return Measured(queries, results, tables)
+
+
+def figures_of(queries: Sequence[StoredQuery], profile: Profile, seed: int) -> Figures:
+    """Return the figures of a profile on queries."""
+    return measured(queries, profile).figures(seed)
 
 
 def _check_promise(report: Figures, objective: Objective) -> None:

@@ -130,6 +130,7 @@ def _stage1(query: StoredQuery, source_type: str, *, need: bool) -> Stage1:
         scores.id: Document(
             id=scores.id,
             text=scores.id,
+            # A run holds no texts, and to look for exclusions in the ids takes time.
             is_description=False,
             metadata={source_type: query.sources[scores.id]} if scores.id in query.sources else {},
         )
