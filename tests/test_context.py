@@ -119,7 +119,7 @@ REMARKS = (
     "you made my evening",
     "I will ask my doctor about that",
 )
-STOPS = ("wait", "stop", "hold on", "no rush", "who wrote this?")
+STOPS = ("wait", "stop", "hold on", "no rush", "never mind")
 FOREIGN = (
     "Prüfe den Vertrag",
     "Räume die Tabelle auf",

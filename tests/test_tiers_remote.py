@@ -958,7 +958,7 @@ def test_custom_transport() -> None:
 
 
 class Preparing:
-    """A transport whose preparation takes until it is told to go on."""
+    """A transport whose preparation waits for the event `go_on`."""
 
     def __init__(self) -> None:
         self.prepared = 0

@@ -233,6 +233,7 @@ class _Explained(NamedTuple):
         """Explain a candidate that one piece of evidence has lost; None for any other.
 
         A piece `of_all` is about every candidate, comes from one text, and is removed from all.
+        `removal` is the remedy; None to remove the piece.
         """
         trace, profile = self.result.trace, self.request.profile
         stage1 = deepcopy(trace["stage1"])
@@ -249,9 +250,9 @@ class _Explained(NamedTuple):
             return None
         nearest = sorted(texts, key=self._likeness, reverse=True)
         most = 1 if of_all else _TEXTS_SHOWN
-        shown = ", ".join(map(repr, nearest[:most]))
+        shown = f" {', '.join(map(repr, nearest[:most]))}" if nearest else ""
         more = " and others" if len(texts) > most and not of_all else ""
-        text = f"{f'{reason} {shown}'.strip()}{more}; without that, {then}"
+        text = f"{reason}{shown}{more}; without that, {then}"
         if removal is None:
             removal = "remove it from the file of examples" if of_all else f"remove the {piece}"
         return self.by(step, text, f"{removal}, or {_TEACH}")

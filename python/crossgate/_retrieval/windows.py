@@ -44,9 +44,7 @@ def is_long(document: Document) -> bool:
     """Return whether stage 2 must read a document in windows."""
     if document.body:
         return len(document.body) > BODY_CHARS
-    # The density of a short text makes no difference, and takes time.
-    length = len(document.text)
-    return length > WHOLE_CHARS // _DENSE and length > WHOLE_CHARS // _density(document.text)
+    return len(document.text) > WHOLE_CHARS // _density(document.text)
 
 
 def windows(

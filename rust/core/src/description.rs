@@ -50,7 +50,7 @@ pub fn is_description(id: &str, title: &str, text: &str, body: &str) -> bool {
 }
 
 /// Words that stand beside the number of a passage, as in `doc-12` or `guide_3_chunk_7`.
-const COUNTED: &[&str] = &[
+const PASSAGES: &[&str] = &[
     "answer",
     "article",
     "block",
@@ -102,11 +102,11 @@ const COUNTED: &[&str] = &[
 /// heading or a numbered passage.
 fn is_name(name: &str) -> bool {
     let parts: Vec<&str> = name.trim().split(['-', '_', '.', ':']).collect();
-    let is_counted = parts.iter().any(|part| COUNTED.contains(&&*part.to_lowercase()));
+    let is_passage = parts.iter().any(|part| PASSAGES.contains(&&*part.to_lowercase()));
     let is_part = |part: &str| {
         !part.is_empty()
             && part.chars().all(char::is_alphanumeric)
-            && !(is_counted && part.chars().all(|letter| letter.is_ascii_digit()))
+            && !(is_passage && part.chars().all(|letter| letter.is_ascii_digit()))
     };
     let letters = name.chars().filter(|letter| letter.is_alphabetic()).count();
     let is_file =

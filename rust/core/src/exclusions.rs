@@ -754,6 +754,15 @@ mod tests {
     }
 
     #[test]
+    fn a_verb_that_sends_something_is_excluded_and_a_referral_is_not() {
+        let read = |said: &str| read(&format!("Prints parcel labels. {said}")).exclusions;
+        assert_eq!(read("It does not route parcels."), ["route parcels"]);
+        assert_eq!(read("Not for letters, route those to letter-writer."), ["letters"]);
+        let items = read("When not to use:\n1. letters\n2. invoices\n10. stamps");
+        assert_eq!(items, ["letters", "invoices", "stamps"]);
+    }
+
+    #[test]
     fn texts_without_exclusions_are_unchanged() {
         for text in [
             "",
@@ -892,6 +901,16 @@ mod tests {
             "Deprecated for board minutes.",
             "Board minutes → use `minute-taker`.",
             "What it does not cover:\n- board minutes\n- poems",
+            "When NOT to use this skill:\n1. board minutes\n2. poems",
+            "What this skill is not: board minutes.",
+            "Lacks support for board minutes.",
+            "Without support for board minutes.",
+            "Use something else for board minutes.",
+            "Look elsewhere for board minutes.",
+            "Exclude: board minutes.",
+            "Beyond its scope: board minutes.",
+            "Drafts weekly reports only, not board minutes.",
+            "Drafts weekly reports; for board minutes, do not use it.",
         ] {
             let text = format!("Drafts status reports for teams and their leads. {said}");
             let found = read(&text);

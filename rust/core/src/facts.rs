@@ -72,10 +72,10 @@ fn quarter_of(form: &str) -> Option<String> {
     Some(format!("{year}-q{}", month.div_ceil(3)))
 }
 
-const MONTHS: [&str; 12] =
+pub(crate) const MONTHS: [&str; 12] =
     ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 
-const MONTH_NAMES: [&str; 12] = [
+pub(crate) const MONTH_NAMES: [&str; 12] = [
     "january",
     "february",
     "march",

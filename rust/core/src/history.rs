@@ -492,8 +492,6 @@ const REMARKS: &[&str] = &[
     "wait",
     "wait a moment",
     "we fixed it",
-    "what time is it",
-    "who wrote this",
     "works for me",
     "works here",
     "works now",

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::facts::{MONTH_NAMES, MONTHS};
 use crate::stop_words::is_stop_word;
 
 /// The parts of a version number, such as 3 and 12.
@@ -68,7 +69,7 @@ impl Versions {
                         let capital = word.starts_with(char::is_uppercase);
                         let is_name = lower.chars().nth(1).is_some()
                             && !is_stop_word(&lower)
-                            && [COUNTED, OF_A_VERSION]
+                            && [COUNTED, OF_A_VERSION, &MONTHS, &MONTH_NAMES]
                                 .iter()
                                 .all(|words| !words.contains(&lower.as_str()));
                         name = (is_name && (!strict || capital || joined)).then(|| Name {
@@ -201,7 +202,7 @@ fn canonical(name: &str) -> String {
 }
 
 /// Words between two versions of the same thing.
-const BETWEEN: [&str; 9] = ["to", "and", "or", "through", "until", "into", "version", "from", "vs"];
+const BETWEEN: &[&str] = &["to", "and", "or", "through", "until", "into", "from", "vs"];
 
 /// Words that extend a version before them to all later versions.
 const LATER: [&str; 6] = ["later", "newer", "higher", "above", "up", "onwards"];
@@ -219,81 +220,13 @@ const ABBREVIATED: &[&str] = &["k8s", "i18n", "l10n", "a11y", "o11y", "e2e", "g1
 /// The largest part of a version: ISO 27001 is one, and a longer number is not.
 const LARGEST: u32 = 99_999;
 
-/// Words in front of a number that is not a version.
+/// Words in front of a number that is not a version, beside the names of months.
 const COUNTED: &[&str] = &[
-    "step",
-    "day",
-    "week",
-    "month",
-    "year",
-    "page",
-    "pages",
-    "part",
-    "chapter",
-    "level",
-    "phase",
-    "top",
-    "section",
-    "figure",
-    "table",
-    "item",
-    "line",
-    "option",
-    "row",
-    "column",
-    "slide",
-    "question",
-    "task",
-    "point",
-    "tier",
-    "grade",
-    "class",
-    "size",
-    "number",
-    "unit",
-    "lesson",
-    "round",
-    "issue",
-    "ticket",
-    "port",
-    "about",
-    "under",
-    "over",
-    "within",
-    "project",
-    "pr",
-    "mr",
-    "error",
-    "code",
-    "room",
-    "usd",
-    "eur",
-    "gbp",
-    "chf",
-    "jan",
-    "feb",
-    "mar",
-    "apr",
-    "jun",
-    "jul",
-    "aug",
-    "sep",
-    "sept",
-    "oct",
-    "nov",
-    "dec",
-    "january",
-    "february",
-    "march",
-    "april",
-    "may",
-    "june",
-    "july",
-    "august",
-    "september",
-    "october",
-    "november",
-    "december",
+    "step", "day", "week", "month", "year", "page", "pages", "part", "chapter", "level", "phase",
+    "top", "section", "figure", "table", "item", "line", "option", "row", "column", "slide",
+    "question", "task", "point", "tier", "grade", "class", "size", "number", "unit", "lesson",
+    "round", "issue", "ticket", "port", "about", "under", "over", "within", "project", "pr", "mr",
+    "error", "code", "room", "usd", "eur", "gbp", "chf", "sept",
 ];
 
 #[cfg(test)]
