@@ -226,13 +226,13 @@ impl<'a> Scan<'a> {
     /// A message of a log, a statement or data that begins with this word, up to the end of the line.
     fn word(&mut self, letter: char) -> Option<(Kind, Range<usize>)> {
         let line = self.line();
-        let all = self.at..self.at + line.trim_end().len();
         if letter.is_ascii_digit() {
             let (rest, seconds) = after_time(line)?;
             let dated = Reader::new(line).digits(4, 4).is_some();
             let first = rest.split_whitespace().next().unwrap_or_default();
             let says = is_level(first) || !Words::of(rest).are_prose();
-            return (seconds && dated && says).then_some((Kind::Log, all));
+            let end = self.at + line.trim_end().len();
+            return (seconds && dated && says).then_some((Kind::Log, self.at..end));
         }
         if letter.is_ascii_uppercase() && self.at >= self.done.statements && is_statement(line) {
             self.done.statements = self.line;

@@ -332,6 +332,7 @@ fn a_long_paste_takes_as_long_as_its_length() {
         "\n\n",
         "$ a\nb\n",
         "x ",
+        " ",
         "“",
         "界",
         "\0",
