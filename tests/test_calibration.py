@@ -27,7 +27,7 @@ from commands import Run as Done
 from conftest import LIBRARY, refused, without_date
 from crossgate import PairScore, Profile, _core
 from crossgate import _cli as cli
-from crossgate._calibration import answer_threshold, calibrating
+from crossgate._calibration import answer_threshold, calibrating, shortlist_promises
 from crossgate._calibration.fitted_outcomes import Outcomes, Stated, outcomes, stated
 from crossgate._calibration.halves import groups, is_chained, split
 from crossgate._calibration.relevance import RIDGE, fit_any_fits, fit_relevance
@@ -203,6 +203,17 @@ def run() -> Run:
     return run_of(synthetic())
 
 
+@pytest.fixture(scope="module")
+def small() -> Run:
+    """Return a run for properties that depend on no number of queries: a fit takes half as long."""
+    return run_of(synthetic(matched=120, no_match=60))
+
+
+@pytest.fixture(scope="module")
+def small_fit(small: Run) -> Calibration:
+    return calibrate([small], OBJECTIVES["cost"])
+
+
 OBJECTIVES = {
     "inject": Objective(max_false_positive_rate=0.1),
     "recall": Objective(keep_recall=0.9),
@@ -260,7 +271,7 @@ def one_label(query: StoredQuery) -> StoredQuery:
 
 
 def test_candidates_that_the_fit_does_not_need_stay_unread_without_changing_it() -> None:
-    queries, reads = synthetic(), Counter[str]()
+    queries, reads = synthetic(matched=120, no_match=60), Counter[str]()
     settings = Profile(name="by hand", pool=3)
 
     def left_out(query: StoredQuery) -> StoredQuery:
@@ -1040,14 +1051,14 @@ def test_shuffled_documents_are_refused_despite_many_right_picks() -> None:
     assert "a random pick" in message
 
 
-def test_connected_queries_are_noted(fits: Mapping[str, Calibration]) -> None:
+def test_connected_queries_are_noted(run: Run, small_fit: Calibration) -> None:
     queries = [
         replace(query, wrong=query.wrong | {"tool-00"}) if query.relevant else query
-        for query in synthetic()
+        for query in run.queries
     ]
     found = calibrate([run_of(queries)], Objective(cost_ratio=1.0))
     assert any("connect most queries into one group" in note for note in found.notes)
-    assert not any("into one group" in note for note in fits["cost"].notes)
+    assert not any("into one group" in note for note in small_fit.notes)
 
 
 def with_report_half(run: Run, change: Callable[[StoredQuery], StoredQuery]) -> Run:
@@ -1152,9 +1163,9 @@ def test_runs_of_different_models_are_refused(run: Run) -> None:
     refused("profile_mismatch", calibrate, [run], Objective(), before=stranger)
 
 
-def test_profile_keeps_the_search_settings_of_the_runs(run: Run) -> None:
+def test_profile_keeps_the_search_settings_of_the_runs(small: Run) -> None:
     settings = Profile(per_channel=20, evidence=EVIDENCE)
-    profile = calibrate([run_of(run.queries, profile=settings)], Objective()).profile
+    profile = calibrate([run_of(small.queries, profile=settings)], Objective()).profile
     assert (profile.per_channel, profile.evidence) == (20, EVIDENCE)
 
 
@@ -1338,6 +1349,21 @@ def test_broken_promise_names_the_coverage_that_it_is_checked_for(percent: int) 
     assert f"coverage of {percent}%" in str(caught.value)
 
 
+@pytest.mark.parametrize(("covered", "count", "k"), [(0, 1, 1), (7, 10, 9), (50, 60, 55)])
+def test_probability_of_a_coverage_is_the_beta_binomial_one(
+    covered: int, count: int, k: int
+) -> None:
+    def beta(a: int, b: int) -> Fraction:
+        return Fraction(math.factorial(a - 1) * math.factorial(b - 1), math.factorial(a + b - 1))
+
+    other = count + 1 - k
+    wanted = sum(
+        math.comb(count, number) * beta(number + k, count - number + other) / beta(k, other)
+        for number in range(covered + 1)
+    )
+    assert shortlist_promises._at_most(covered, count, k) == pytest.approx(float(wanted))
+
+
 def test_coverage_is_refused_if_a_half_has_no_fitting_candidate() -> None:
     queries = noisy(80, 6)
     lost = [replace(query, relevant={"elsewhere": 1}) for query in queries[40:]]
@@ -1351,7 +1377,7 @@ def test_coverage_is_refused_if_a_half_has_no_fitting_candidate() -> None:
 
 @pytest.mark.parametrize(("corpus", "chosen"), [("c0", "one"), ("", "other")])
 def test_datasets_over_one_corpus_are_told_apart(corpus: str, chosen: str) -> None:
-    queries = synthetic()
+    queries = synthetic(matched=120, no_match=60)
     one, other = queries[::4], [*queries[1::4], *queries[2::4], *queries[3::4]]
     runs = [
         run_of([*one, other[0]], dataset="one", corpus=corpus),
@@ -1364,23 +1390,23 @@ def test_datasets_over_one_corpus_are_told_apart(corpus: str, chosen: str) -> No
     assert coverage.count == sum(bool(query.relevant) for query in its)
 
 
-def test_promise_can_be_for_some_of_the_datasets(run: Run) -> None:
-    hard = run_of(noisy(160, 7), dataset="hard", corpus="c1")
+def test_promise_can_be_for_some_of_the_datasets(small: Run) -> None:
+    hard = run_of(noisy(80, 7), dataset="hard", corpus="c1")
     objective = Objective(cost_ratio=1.0, covered=("made-up",))
-    found = calibrate([run, hard], objective)
+    found = calibrate([small, hard], objective)
     gated = found.shortlists["gated"]
     assert gated.coverage is not None
-    assert gated.coverage.count == 320
+    assert gated.coverage.count == 120
     unknown = replace(objective, covered=("elsewhere",))
-    message = refused("out_of_range", calibrate, [run, hard], unknown)
+    message = refused("out_of_range", calibrate, [small, hard], unknown)
     assert message == "no run is of 'elsewhere': name hard, made-up"
 
 
 # The same data give the same profile.
 
 
-def test_order_of_runs_and_queries_does_not_matter() -> None:
-    queries = synthetic(matched=160, no_match=80)
+def test_order_of_runs_and_queries_does_not_matter(small: Run) -> None:
+    queries = small.queries
     runs = [
         run_of(queries[0::2], dataset="one", corpus="c1"),
         run_of(queries[1::2], dataset="two", corpus="c2", profile=Profile(name="other")),
@@ -1400,23 +1426,23 @@ def test_order_of_runs_and_queries_does_not_matter() -> None:
     assert other.profile.answer != wanted.profile.answer
 
 
-def test_query_in_two_runs_counts_once(run: Run, fits: Mapping[str, Calibration]) -> None:
-    both = [run, replace(run, header=replace(run.header, split="train"))]
-    twice, once = calibrate(both, OBJECTIVES["cost"]), fits["cost"]
+def test_query_in_two_runs_counts_once(small: Run, small_fit: Calibration) -> None:
+    both = [small, replace(small, header=replace(small.header, split="train"))]
+    twice, once = calibrate(both, OBJECTIVES["cost"]), small_fit
     assert (twice.report, twice.profile.answer) == (once.report, once.profile.answer)
-    count = len(run.queries)
+    count = len(small.queries)
     assert f"counted {count} queries once that the runs repeat" in twice.notes
 
 
 def test_queries_without_candidates_or_logits_are_left_out_with_a_note(
-    run: Run, fits: Mapping[str, Calibration]
+    small: Run, small_fit: Calibration
 ) -> None:
     silent = stored("silent", {}, ["tool-01"])
     deaf = replace(synthetic(matched=1, no_match=0, seed=9)[0], id="deaf", pairs={})
     partly = replace(deaf, id="partly", pairs={deaf.scored[0].id: PairScore(1.0)})
-    found = calibrate([run_of([*run.queries, silent, deaf, partly])], OBJECTIVES["cost"])
+    found = calibrate([run_of([*small.queries, silent, deaf, partly])], OBJECTIVES["cost"])
     assert "left out 3 queries without a candidate or without logits" in found.notes
-    assert found.report == fits["cost"].report
+    assert found.report == small_fit.report
 
 
 def test_profile_worse_than_the_previous_profile_has_a_note(
@@ -1524,18 +1550,16 @@ def test_command_fits_a_stored_run(
     assert profile.replace(fitted={}) == wanted.profile.replace(name="mine", fitted={})
     assert profile.fitted["command"].startswith("crossgate calibrate ")
     output.unlink()
-    printed = checked(command(*arguments, "--json", home=tmp_path), "calibration")
-    assert printed["profile"]["winner"] == profile.to_dict()["winner"]
-    assert printed["report"] == wanted.report.to_dict()
-    assert printed["profile"] == json.loads(output.read_text())
     # The profile to compare with is not that of the run.
     before = tmp_path / "before.json"
     write_profile(before, Profile(name="skips all", winner=Winner(agreed=0.0)))
-    other = checked(
+    printed = checked(
         command(*arguments, "--json", "--profile", before, home=tmp_path), "calibration"
     )
-    assert other["before"] != printed["before"]
-    assert other["report"] == printed["report"]
+    assert printed["profile"]["winner"] == profile.to_dict()["winner"]
+    assert printed["report"] == wanted.report.to_dict()
+    assert printed["before"] != wanted.before.to_dict()
+    assert printed["profile"] == json.loads(output.read_text())
 
 
 @pytest.mark.parametrize(
@@ -1614,9 +1638,9 @@ def test_refused_command_writes_no_file(
 
 
 def test_ctrl_c_keeps_an_earlier_profile(
-    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, small: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path, output = stored_run(tmp_path, run), tmp_path / "out.json"
+    path, output = stored_run(tmp_path, small), tmp_path / "out.json"
     output.write_text("earlier")
     # A real signal, sent at a fixed place in the code.
     monkeypatch.setattr(
@@ -1792,12 +1816,12 @@ def test_command_measures_a_folder_and_route_uses_the_profile(tmp_path: Path) ->
 
 def test_given_objective_applies_with_everyday_prompts(
     tmp_path: Path,
-    run: Run,
+    small: Run,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Measuring a library takes long, and the text of the objective does not depend on it.
-    monkeypatch.setattr(command_module, "run_of", lambda *_, **__: run)
+    monkeypatch.setattr(command_module, "run_of", lambda *_, **__: small)
     output = tmp_path / "out.json"
     done = here(
         tmp_path, "--background", "--cost-ratio", "2", "-o", output, "--any-corpus", capsys=capsys

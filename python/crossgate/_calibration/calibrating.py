@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binom
+from scipy.special import bdtr, bdtrc
 
 from crossgate._calibration import answer_threshold, shortlist_promises, skipping, weights
 from crossgate._calibration.anytime_model import fit_anytime
@@ -223,32 +223,35 @@ def calibrate(
     fit, report = ([queries[position] for position in half] for half in halves)
     ranking = _fit_ranking(fit, runs[0].header)
     fit, report = ([reblended(query, ranking) for query in half] for half in (fit, report))
+    fit_corpora, report_corpora = ([corpora[position] for position in half] for half in halves)
+    covered = _promised_for(runs, objective, (fit, report), (fit_corpora, report_corpora))
     read_ahead([*fit, *report], ranking.pool)
     seen = outcomes(fit, ranking)
     _require(seen, outcomes(report, ranking))
-    fit_corpora, report_corpora = ([corpora[position] for position in half] for half in halves)
     weighed = ranking.replace(relevance=fit_relevance(fit, ranking))
     answering, known = _fit_answer(seen, fit, fit_corpora, weighed, objective, seed)
     gated = _fit_gate(answering, seen, known, fit_corpora, objective)
+    # No figure depends on the shortlist, which takes longer to fit than the figures to count.
+    found = measured(report, gated)
+    figures = found.figures(seed)
+    _check_promise(figures, objective)
     listed = shortlist_promises.fit_shortlist(
-        _promised_for(runs, objective, (fit, report), (fit_corpora, report_corpora)),
+        covered,
         gated,
         coverage=objective.coverage,
         most=objective.max_shortlist,
         seed=seed,
     )
     profile = gated.replace(name=name, shortlist=listed.shortlist)
-    found = measured(report, profile)
     earlier = measured(_reread(report, before), before)
     calibration = Calibration(
         profile=profile,
         fit=figures_of(fit, profile, seed),
-        report=found.figures(seed),
+        report=figures,
         before=earlier.figures(seed),
         shortlists=listed.held_out,
         notes=(*notes, *listed.notes, *_fell(found, earlier, seed)),
     )
-    _check_promise(calibration.report, objective)
     return documented(
         calibration, runs, objective, any_corpus=any_corpus, seed=seed, command=command
     )
@@ -647,7 +650,7 @@ def _check_promise(report: Figures, objective: Objective) -> None:
     share, kept = objective.keep_recall, report.kept
     if level is None and share is not None and kept is not None:
         count = round(kept.value * kept.count)
-        if binom.cdf(count, kept.count, share) < shortlist_promises.SIGNIFICANCE:
+        if bdtr(count, kept.count, share) < shortlist_promises.SIGNIFICANCE:
             raise CalibrationError(
                 "promise_broken",
                 f"{count} of {kept.count} right picks of the held-out half pass the threshold, too "
@@ -671,7 +674,7 @@ def check_false_positives(report: Figures, level: float | None) -> None:
     injected = report.modes["gated"]["false_positive_rate"]
     if level is not None and injected is not None:
         count = round(injected.value * injected.count)
-        if binom.sf(count - 1, injected.count, level) < shortlist_promises.SIGNIFICANCE:
+        if bdtrc(count - 1, injected.count, level) < shortlist_promises.SIGNIFICANCE:
             raise CalibrationError(
                 "promise_broken",
                 f"a pick for {share_of(count, injected.count, 'no-match query')} of the "
