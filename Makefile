@@ -7,6 +7,10 @@ DIST = dist
 
 .DEFAULT_GOAL := help
 
+# Without files of bytecode, each process of the tests compiles the packages that it imports, which
+# takes more processor time than the tests themselves.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
