@@ -7,8 +7,8 @@ DIST = dist
 
 .DEFAULT_GOAL := help
 
-# Without files of bytecode, each process of the tests compiles the packages that it imports, which
-# takes more processor time than the tests themselves.
+# Without files of bytecode, each process of the tests compiles the packages that it imports: a second
+# for mcp, for scipy.stats or for openai.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help
