@@ -20,7 +20,17 @@ import torch
 from hashes import check_weights, sha256_of
 from safetensors.torch import load_file
 from torch import Tensor
-from training import Encoder, Optimiser, fill, freeze, rank, run_workers, save, world_size
+from training import (
+    Encoder,
+    Optimiser,
+    fill,
+    freeze,
+    products,
+    rank,
+    run_workers,
+    save,
+    world_size,
+)
 from transformers import BertConfig, BertForSequenceClassification
 
 # Documents of a group that are read, the fitting document first: more take time and add little.
@@ -103,16 +113,12 @@ def group_loss(logits: Tensor, stage1: Tensor, matched: bool) -> Tensor:
 def score(
     model: BertForSequenceClassification, encoder: Encoder, pairs: Sequence[tuple[str, str]]
 ) -> Tensor:
-    """Returns the logits [n] of pairs, computed in batches of similar length.
-
-    The products are computed in bfloat16, which is three times as fast on a processor that supports
-    it, and precise enough for this training.
-    """
+    """Returns the logits [n] of pairs, computed in batches of similar length."""
     order = sorted(range(len(pairs)), key=lambda place: len(pairs[place][0]) + len(pairs[place][1]))
     parts = []
     for start in range(0, len(order), PAIRS_PER_PASS):
         inputs = encoder([pairs[place] for place in order[start : start + PAIRS_PER_PASS]])
-        with torch.autocast("cpu", dtype=torch.bfloat16):
+        with products():
             parts.append(model(**inputs).logits[:, 0].float())
     return torch.cat(parts)[torch.tensor(order).argsort()]
 

@@ -21,6 +21,8 @@ from transformers import BertConfig, BertModel, PreTrainedModel
 
 Pairs = Sequence[str] | Sequence[tuple[str, str]]
 
+BFLOAT16 = torch.cpu.get_capabilities().get("avx512_bf16", False)
+
 
 class Encoder:
     """Turns texts or pairs of texts into padded tensors of token ids."""
@@ -275,12 +277,18 @@ def embed(
     return torch.cat(parts)[torch.tensor(order).argsort()]
 
 
-def pool_mean(model: torch.nn.Module, inputs: dict[str, Tensor]) -> Tensor:
-    """Returns the mean over the unmasked tokens, scaled to unit length, [batch, width].
+def products() -> torch.autocast:
+    """Computes products in bfloat16 where the processor has instructions for it.
 
-    The products are computed in bfloat16, three times as fast on a processor that supports it.
+    bfloat16 is precise enough for this training. It takes a third of the time with such
+    instructions, and three times as long without.
     """
-    with torch.autocast("cpu", dtype=torch.bfloat16):
+    return torch.autocast("cpu", dtype=torch.bfloat16, enabled=BFLOAT16)
+
+
+def pool_mean(model: torch.nn.Module, inputs: dict[str, Tensor]) -> Tensor:
+    """Returns the mean over the unmasked tokens, scaled to unit length, [batch, width]."""
+    with products():
         hidden = model(**inputs).last_hidden_state
     hidden = hidden.float()
     mask = inputs["attention_mask"].unsqueeze(-1).to(hidden.dtype)
