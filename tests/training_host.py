@@ -9,6 +9,7 @@ import json
 import os
 import runpy
 import sys
+import traceback
 
 import bm25s  # noqa: F401
 import onnx  # noqa: F401
@@ -28,5 +29,17 @@ for line in sys.stdin:
         os.dup2(opened, place)
     sys.argv = [script, *arguments]
     sys.path[0] = os.path.dirname(script)
-    runpy.run_path(script, run_name="__main__")
-    break
+    code = 0
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else ended.code is not None
+        if isinstance(ended.code, str):
+            print(ended.code, file=sys.stderr)  # noqa: T201
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # The regular end would free the imported modules one by one, which takes seconds.
+    os._exit(code)
