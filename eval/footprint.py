@@ -1,6 +1,7 @@
 """Lists what the default installation takes on disk, package by package.
 
-    python eval/footprint.py    # in an environment with crossgate
+    python eval/footprint.py              # in an environment with crossgate
+    python eval/footprint.py flashrank    # another package
 
 The sizes are those of the files that each package lists, without bytecode; crossgate's include its
 models.
@@ -9,6 +10,7 @@ models.
 from __future__ import annotations
 
 import re
+import sys
 from importlib import metadata
 from pathlib import Path
 
@@ -34,7 +36,7 @@ def packages(name: str, found: dict[str, float]) -> None:
 def main() -> None:
     """Print a table, the largest first."""
     found: dict[str, float] = {}
-    packages("crossgate", found)
+    packages(sys.argv[1] if len(sys.argv) > 1 else "crossgate", found)
     print("| package | MB |\n| --- | --- |")
     for name, size in sorted(found.items(), key=lambda item: -item[1]):
         print(f"| {name} | {size:.1f} |")

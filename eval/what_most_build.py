@@ -1,17 +1,19 @@
 """Measures what most people build instead: BM25, an embedder, and their reciprocal rank fusion.
 
-    python eval/what_most_build.py eval/skills eval/tools
+    python eval/what_most_build.py eval/skills eval/tools [--embedder FOLDER]
 
 Needs bm25s. Each line shows how often a fitting document ranks first and among the first five, for
 queries with a match, and the area under the ROC curve of the best score, queries with a match
-against no-match queries. The embedder is the bundled one, with the vectors of an index. The last
-line is crossgate's stage 1 with the bundled profile, without thresholds.
+against no-match queries. The embedder is the bundled one, with the vectors of an index; the option
+adds two lines for another one. The last line is crossgate's stage 1 with the bundled profile,
+without thresholds.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from pathlib import Path
 
 import bm25s
 import numpy as np
@@ -28,8 +30,13 @@ RRF_CONSTANT = 60
 Array = NDArray[np.float64]
 
 
-def measure(dataset: Dataset) -> Mapping[str, Array]:
-    """Return a score for each query and document, by way."""
+def measure(dataset: Dataset, embedder: str | None = None) -> Mapping[str, Array]:
+    """Return a score for each query and document, by way.
+
+    Args:
+        dataset: The documents and queries.
+        embedder: Name or folder of a model to measure beside the bundled one.
+    """
     index = Index.build(dataset.documents)
     texts = [" ".join((one.title, one.text, one.body)) for one in dataset.documents]
     queries = [query.text for query in dataset.queries]
@@ -37,14 +44,27 @@ def measure(dataset: Dataset) -> Mapping[str, Array]:
     words.index(bm25s.tokenize(texts, show_progress=False), show_progress=False)
     tokens = bm25s.tokenize(queries, show_progress=False, return_ids=False)
     bm25 = np.array([words.get_scores(query) for query in tokens], dtype=np.float64)
-    documents = np.array([index._core.vector(id) for id in index.ids], dtype=np.float64)
-    cosine = np.array(index.load_embedder().embed(queries), dtype=np.float64) @ documents.T
-    return {
+    cosine = _cosine(index, queries)
+    ways = {
         "BM25 (bm25s, with bodies)": bm25,
         "cosine of the bundled embedder": cosine,
         "RRF of both": _reciprocal(bm25) + _reciprocal(cosine),
-        "crossgate, stage 1": _blended(index, queries, read_profile(DEFAULT_PROFILE)),
     }
+    if embedder is not None:
+        name = Path(embedder).name
+        cosine = _cosine(Index.build(dataset.documents, embedder=embedder), queries)
+        ways[f"cosine of {name}"] = cosine
+        ways[f"RRF of BM25 and {name}"] = _reciprocal(bm25) + _reciprocal(cosine)
+    ways["crossgate, stage 1"] = _blended(index, queries, read_profile(DEFAULT_PROFILE))
+    return ways
+
+
+def _cosine(index: Index, queries: list[str]) -> Array:
+    """Return the cosine of each query and document, by the embedder of the index."""
+    documents = np.array([index._core.vector(id) for id in index.ids], dtype=np.float64)
+    vectors = np.array(index.load_embedder().embed(queries), dtype=np.float64)
+    scores: Array = vectors / np.linalg.norm(vectors, axis=1, keepdims=True) @ documents.T
+    return scores
 
 
 def _reciprocal(scores: Array) -> Array:
@@ -68,12 +88,14 @@ def main() -> None:
     """Print a line per dataset and way."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("dataset", nargs="+", help="BEIR folder")
-    for folder in parser.parse_args().dataset:
+    parser.add_argument("--embedder", metavar="MODEL", help="name or folder of another embedder")
+    options = parser.parse_args()
+    for folder in options.dataset:
         dataset = read_dataset(folder)
         matched = np.array([bool(query.relevant) for query in dataset.queries])
         ids = [document.id for document in dataset.documents]
         print(f"{folder}: {matched.sum()} with a match, {(~matched).sum()} without")
-        for name, scores in measure(dataset).items():
+        for name, scores in measure(dataset, options.embedder).items():
             order = (-scores).argsort(axis=1, kind="stable")
             hits = [
                 np.mean(

@@ -15,6 +15,7 @@ from typing import Any
 
 import crossgate._core as _core
 from crossgate._cli.benchmarks import peers
+from crossgate._cli.benchmarks.process_usage import usage_of
 from crossgate._cli.benchmarks.texts import Texts
 from crossgate._cli.benchmarks.timing import OURS, Figure, Run, side_by_side
 from crossgate._cli.samples import SKILLS
@@ -70,7 +71,7 @@ def processes(settings: Settings) -> Iterator[Figure]:
         times = {case: partial(_ended, command) for case, command in commands.items()}
         yield from _alone(side_by_side("", times, settings.repetitions))
         for case, command in commands.items() if sys.platform != "win32" else ():
-            values = tuple(_peak(command) for _ in range(3))
+            values = tuple(usage_of(command).peak for _ in range(3))
             yield Figure(case=case, contender=OURS, unit="MiB", values=values)
 
 
@@ -210,7 +211,7 @@ def _grown(size: int, settings: Settings) -> Iterator[Figure]:
             "index.search(sys.argv[2], [1.0] * 384, per_channel=10)"
         )
         if sys.platform != "win32":
-            peak = _peak([*_PYTHON, "-c", script, str(file), words[0]])
+            peak = usage_of([*_PYTHON, "-c", script, str(file), words[0]]).peak
             yield figure(contender="memory of one search, MiB", values=(peak,))
 
 
@@ -227,23 +228,6 @@ SECTIONS: Mapping[str, Callable[[Settings], Iterator[Figure]]] = {
 
 def _ended(command: Sequence[str]) -> None:
     subprocess.run(command, stdin=_NULL, stdout=_NULL, stderr=_NULL, check=False)  # noqa: S603, ours
-
-
-# A process inherits the peak memory of its parent, so a small process starts the measured command.
-_STARTER = """
-import os, sys
-null = os.open(os.devnull, os.O_RDWR)
-streams = [(os.POSIX_SPAWN_DUP2, null, number) for number in range(3)]
-child = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ, file_actions=streams)
-print(os.wait4(child, 0)[2].ru_maxrss)
-"""
-
-
-def _peak(command: Sequence[str]) -> float:
-    """Return the peak of a command's memory in MiB."""
-    starter = [*_PYTHON, "-S", "-c", _STARTER, *command]
-    done = subprocess.run(starter, capture_output=True, check=True)  # noqa: S603, ours
-    return int(done.stdout) / (1 << 20 if sys.platform == "darwin" else 1 << 10)
 
 
 def _seconds(run: Run) -> float:
