@@ -11,6 +11,7 @@ use std::ops::Range;
 
 use super::blocks::Line;
 use super::lines::Sign;
+use super::shape::{Words, is_addressed};
 use forms::{Form, Outline, forms, words_of};
 use pointers::{Direction, Pointer, asks, is_request, pointer};
 
@@ -39,7 +40,7 @@ fn below(
     })?;
     let mut between = forms.get(paragraph.end..first)?.iter().filter(|form| **form != Form::Blank);
     // What stands right below the paragraph is what it points to. A rule opens front matter.
-    let is_other = |form: &Form| matches!(form, Form::Fenced | Form::Pasted);
+    let is_other = |form: &Form| matches!(form, Form::Fenced | Form::Pasted | Form::Inset);
     let is_next = match between.next() {
         Some(Form::Rule) => true,
         Some(next) => !is_other(next) && !between.any(is_other),
@@ -52,13 +53,15 @@ fn below(
     // "Summarise this:" announces all that follows.
     let last = lines.get(paragraph.end - 1)?;
     let start = if last.text.trim_end().ends_with(':') { paragraph.end } else { first };
-    let end = paragraphs.last().filter(|last| last.start > first && is_apart(lines, last));
-    let end = end.filter(|last| {
-        let ends = lines.get(last.end..).is_none_or(|rest| rest.iter().all(Line::is_blank));
-        let said = said(lines, last);
-        ends && (is_request(&said) || asks(&said, outline.orders == 0))
+    let ends = |paragraph: &&Range<usize>| {
+        let rest = lines.get(paragraph.end..).unwrap_or_default();
+        paragraph.start > first && rest.iter().all(Line::is_blank)
+    };
+    let request = paragraphs.last().filter(ends).and_then(|last| {
+        let adds = || is_apart(lines, last) && asks(&said(lines, last), outline.orders == 0);
+        behind(lines, last).or_else(|| adds().then(|| last.clone()))
     });
-    Some(start..end.map_or(lines.len(), |last| last.start))
+    Some(start..request.map_or(lines.len(), |request| request.start))
 }
 
 /// The documents above and below a paragraph that points back.
@@ -69,20 +72,36 @@ fn around(
     first: usize,
 ) -> Vec<Range<usize>> {
     let title = forms.get(first).copied();
-    let request = paragraphs.iter().filter(|paragraph| paragraph.start > first).find(|paragraph| {
+    let mut later = paragraphs.iter().filter(|paragraph| paragraph.start > first);
+    let request = later.find_map(|paragraph| {
         let mut rest = forms.get(paragraph.end..).unwrap_or_default().iter();
         // Of the headings, only that of another document follows a request.
         let next = rest.find(|form| !matches!(form, Form::Blank | Form::Rule)).copied();
-        (next.is_none() || next == title)
-            && is_apart(lines, paragraph)
-            && is_request(&said(lines, paragraph))
+        if next.is_none() || next == title { behind(lines, paragraph) } else { None }
     });
     let Some(request) = request else { return Vec::new() };
-    let pointer = pointer(&said(lines, request), Direction::Up).unwrap_or(Pointer::Plan);
+    let pointer = pointer(&said(lines, &request), Direction::Up).unwrap_or(Pointer::Plan);
     if !Outline::of(lines, forms, first..request.start).is_above(pointer) {
         return Vec::new();
     }
-    vec![first..request.start, request.end..lines.len()]
+    let before = lines.get(..first).unwrap_or_default().iter().filter(|line| !line.is_blank());
+    let start = if before.map(|line| line.text).all(tells) { 0 } else { first };
+    vec![start..request.start, request.end..lines.len()]
+}
+
+/// Whether a line tells something, so that it can be the beginning of a document.
+fn tells(text: &str) -> bool {
+    const WORDS: [&str; 9] = ["a", "an", "at", "each", "every", "in", "it", "most", "the"];
+    let words = words_of(text);
+    let first = words.first().map_or("", String::as_str);
+    WORDS.contains(&first) && Words::of(text).are_a_sentence() && !is_addressed(text)
+}
+
+/// The request in a paragraph behind a document: the paragraph, or its last line.
+fn behind(lines: &[Line<'_>], paragraph: &Range<usize>) -> Option<Range<usize>> {
+    let last = paragraph.end - 1..paragraph.end;
+    let asks = |range: &Range<usize>| is_request(&said(lines, range));
+    [paragraph.clone(), last].into_iter().find(asks)
 }
 
 /// The number of the first line of a heading, if it can begin a document.

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::pointers::{Pointer, is_order};
+use crate::request::Kind;
 use crate::request::blocks::{Line, fence};
 use crate::request::lines::{ENOUGH, Sign};
 use crate::request::shape::{Reader, Words};
@@ -20,6 +21,8 @@ pub(super) enum Form {
     Fenced,
     /// A line that cannot be a sentence, such as one of code.
     Pasted,
+    /// A row of a table, a quotation or an address, as documents have them.
+    Inset,
     Text,
 }
 
@@ -51,10 +54,13 @@ pub(super) fn forms(lines: &[Line<'_>], signs: &[Option<Sign>]) -> Vec<Form> {
             Form::Heading(level)
         } else if is_item(text) {
             Form::Item
-        } else if signs.get(number).copied().flatten().is_some_and(|sign| sign.weight >= ENOUGH) {
-            Form::Pasted
         } else {
-            Form::Text
+            let sign = signs.get(number).copied().flatten().filter(|sign| sign.weight >= ENOUGH);
+            match sign.map(|sign| sign.kind) {
+                None => Form::Text,
+                Some(Kind::Table | Kind::Quotation | Kind::Url) => Form::Inset,
+                Some(_) => Form::Pasted,
+            }
         };
         forms.push(form);
     }
@@ -77,7 +83,10 @@ fn underlined(lines: &[Line<'_>], forms: &mut [Form]) {
     for number in 1..forms.len() {
         let (title, rule) = (text(number - 1), text(number));
         let above = number.checked_sub(2).and_then(|above| forms.get(above)).copied();
+        // The docstring of a function has underlined titles, too.
+        let indented = lines.get(number).is_none_or(|line| line.text.starts_with([' ', '\t']));
         let is_title = forms.get(number) == Some(&Form::Rule)
+            && !indented
             && forms.get(number - 1) == Some(&Form::Text)
             && matches!(above, None | Some(Form::Blank | Form::Rule))
             && rule.chars().count() * 2 >= title.chars().count()
@@ -166,6 +175,8 @@ pub(super) fn words_of(text: &str) -> Vec<String> {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Outline {
     headings: usize,
+    /// Whether the first heading is a line in bold type.
+    is_bold: bool,
     /// Whether a heading is below the first one in level.
     is_nested: bool,
     sentences: usize,
@@ -196,6 +207,7 @@ impl Outline {
                     outline.is_prompt |= PROMPT.contains(&title.as_str());
                     if outline.headings == 0 {
                         outline.begins_as_prompt = begins_as_prompt(&title);
+                        outline.is_bold = *level == BOLD;
                     }
                     outline.headings += 1;
                     outline.is_nested |= first.is_some_and(|first| *level > first);
@@ -210,7 +222,7 @@ impl Outline {
                         usize::from(ends && Words::of(text).are_a_sentence());
                 }
                 Form::Pasted => outline.pasted += 1,
-                Form::Blank | Form::Rule | Form::Fenced => {}
+                Form::Blank | Form::Rule | Form::Fenced | Form::Inset => {}
             }
         }
         outline
@@ -225,17 +237,18 @@ impl Outline {
 
     /// Whether a pointer above these lines points to them.
     pub(super) fn is_below(&self, pointer: Pointer) -> bool {
-        let tells = self.sentences >= 2 || (self.sentences == 1 && self.is_nested);
+        let tells = self.orders * 4 <= self.content
+            && (self.sentences >= 2 || (self.sentences == 1 && self.is_nested));
         self.is_document()
             && match pointer {
                 Pointer::Plan => false,
                 Pointer::Vague => {
-                    tells
-                        && !self.is_prompt
-                        && !self.begins_as_prompt
-                        && self.orders * 4 <= self.content
+                    tells && !self.is_prompt && !self.begins_as_prompt && !self.is_bold
                 }
-                Pointer::Clear => !self.is_prompt,
+                Pointer::Clear => {
+                    let is_plan = self.is_prompt || self.begins_as_prompt;
+                    (tells || !is_plan) && self.orders * 2 <= self.content
+                }
                 Pointer::Named => true,
             }
     }

@@ -29,8 +29,10 @@ pub(super) fn pointer(words: &[String], direction: Direction) -> Option<Pointer>
         let Some((noun, announces)) = pointed(words, at, word, direction) else { continue };
         let found = strength(words, at, &noun);
         // "Review this by the following rules": the rules are below.
-        if announces && found == Some(Pointer::Plan) {
-            return found;
+        let several = !noun.is_empty() && noun.iter().all(|word| !TEXTS.contains(word));
+        let several = several && noun.last().is_some_and(|word| word.ends_with('s'));
+        if announces && (found == Some(Pointer::Plan) || several) {
+            return Some(Pointer::Plan);
         }
         best = best.max(found);
     }
@@ -85,13 +87,19 @@ fn pointed<'a>(
 /// How clearly a request points with the word at a place.
 fn strength(words: &[String], at: usize, noun: &[&str]) -> Option<Pointer> {
     let is = |list: &[&str]| noun.iter().any(|word| list.contains(word));
-    let sentence = words.get(at.saturating_sub(NEAR)..at).unwrap_or_default();
+    let sentence = words.get(..at).unwrap_or_default();
     let start = sentence.iter().rposition(|word| is_end(word)).map_or(0, |end| end + 1);
     let sentence = sentence.get(start..).unwrap_or_default();
+    let near = sentence.get(sentence.len().saturating_sub(NEAR)..).unwrap_or_default();
     let verb = sentence.last().map_or("", String::as_str);
     let ends = words.get(at + 1).is_none_or(|next| is_mark(next));
     if is(&ELSEWHERE) {
         return None;
+    }
+    // "This means" and "this skill" begin a remark.
+    let begins = sentence.is_empty() && matches!(words.get(at)?.as_str(), "this" | "these");
+    if begins {
+        return is(&TEXTS).then_some(Pointer::Vague);
     }
     if is(&PLANS) {
         return Some(Pointer::Plan);
@@ -100,15 +108,27 @@ fn strength(words: &[String], at: usize, noun: &[&str]) -> Option<Pointer> {
         let shapes = matches!(verb, "make" | "write" | "put") && noun.is_empty() && !ends;
         return Some(if shapes { Pointer::Vague } else { Pointer::Plan });
     }
-    let changes = sentence.iter().any(|word| is_change(word));
-    let uses = matches!(verb, "from" | "of") || (verb == "on" && sentence.iter().any(|word| word == "based"));
+    let changes = near.iter().any(|word| is_change(word));
+    // "One of these" is no text.
+    let whole = near.iter().rev().nth(1).is_none_or(|word| !PARTS.contains(&word.as_str()));
+    let based = || verb == "on" && near.iter().any(|word| word == "based");
+    let uses = verb == "from" || (verb == "of" && whole) || based();
+    let asks = opening(sentence).is_some_and(|first| !is_stop_word(first) || ASKING.contains(&first));
     let points = words.get(at).is_some_and(|word| !matches!(word.as_str(), "the" | "my" | "our"));
     Some(match (points, is(&TEXTS), changes || uses) {
-        (true, true, _) => Pointer::Named,
+        (true, true, used) if used || asks => Pointer::Named,
         (true, false, true) => Pointer::Clear,
         _ => Pointer::Vague,
     })
 }
+
+/// Words before "of these" that make it a part.
+const PARTS: [&str; 9] = ["all", "any", "both", "each", "either", "many", "most", "one", "some"];
+
+/// Function words that begin a question.
+const ASKING: [&str; 12] = [
+    "are", "did", "do", "does", "how", "is", "what", "when", "where", "which", "who", "why",
+];
 
 /// How many words before a pointer its verb may be.
 const NEAR: usize = 8;
@@ -203,9 +223,9 @@ const ADDS: [&str; 17] = [
 ];
 
 /// Names of texts.
-const TEXTS: [&str; 64] = [
+const TEXTS: [&str; 63] = [
     "abstract", "agenda", "agreement", "announcement", "article", "bio", "blog", "changelog",
-    "chapter", "contract", "conversation", "cv", "description", "doc", "docs", "document",
+    "chapter", "contract", "cv", "description", "doc", "docs", "document",
     "documentation", "documents", "draft", "email", "essay", "excerpt", "faq", "faqs", "guide",
     "handbook", "interview", "interviews", "lecture", "letter", "mail", "manual", "markdown",
     "memo", "memos", "message", "minutes", "newsletter", "note", "notes", "paper", "paragraph",
@@ -225,11 +245,11 @@ const PLANS: [&str; 47] = [
 ];
 
 /// Names of what "this" means without a text: the project, the day.
-const ELSEWHERE: [&str; 52] = [
+const ELSEWHERE: [&str; 53] = [
     "afternoon", "api", "app", "application", "approach", "area", "branch", "bug", "case", "class",
     "code", "codebase", "component", "dashboard", "directory", "error", "evening", "feature",
     "file", "files", "folder", "function", "job", "kind", "library", "machine", "method", "module",
     "moment", "month", "morning", "naming", "package", "product", "project", "quarter", "query",
-    "repo", "repository", "script", "server", "service", "session", "site", "style", "task",
+    "repo", "repository", "script", "server", "service", "session", "site", "skill", "style", "task",
     "time", "topic", "way", "website", "week", "year",
 ];
