@@ -35,33 +35,34 @@ fn below(
     first: usize,
 ) -> Option<Range<usize>> {
     let before = paragraphs.iter().take_while(|paragraph| paragraph.end <= first);
-    let (paragraph, pointer) = before.collect::<Vec<_>>().into_iter().rev().find_map(|paragraph| {
-        Some((paragraph, pointer(&said(lines, paragraph), Direction::Down)?))
-    })?;
+    let (paragraph, pointer) =
+        before.collect::<Vec<_>>().into_iter().rev().find_map(|paragraph| {
+            Some((paragraph, pointer(&said(lines, paragraph), Direction::Down)?))
+        })?;
     let mut between = forms.get(paragraph.end..first)?.iter().filter(|form| **form != Form::Blank);
     // What stands right below the paragraph is what it points to. A rule opens front matter.
     let is_other = |form: &Form| matches!(form, Form::Fenced | Form::Pasted | Form::Inset);
     let is_next = match between.next() {
-        Some(Form::Rule) => true,
+        None | Some(Form::Rule) => true,
         Some(next) => !is_other(next) && !between.any(is_other),
-        None => true,
     };
-    let outline = Outline::of(lines, forms, first..lines.len());
-    if !is_next || !outline.is_below(pointer) {
-        return None;
-    }
-    // "Summarise this:" announces all that follows.
-    let last = lines.get(paragraph.end - 1)?;
-    let start = if last.text.trim_end().ends_with(':') { paragraph.end } else { first };
     let ends = |paragraph: &&Range<usize>| {
         let rest = lines.get(paragraph.end..).unwrap_or_default();
         paragraph.start > first && rest.iter().all(Line::is_blank)
     };
     let request = paragraphs.last().filter(ends).and_then(|last| {
-        let adds = || is_apart(lines, last) && asks(&said(lines, last), outline.orders == 0);
+        let orders = || Outline::of(lines, forms, first..last.start).orders;
+        let adds = || is_apart(lines, last) && asks(&said(lines, last), orders() == 0);
         behind(lines, last).or_else(|| adds().then(|| last.clone()))
     });
-    Some(start..request.map_or(lines.len(), |request| request.start))
+    let end = request.map_or(lines.len(), |request| request.start);
+    if !is_next || !Outline::of(lines, forms, first..end).is_below(pointer) {
+        return None;
+    }
+    // "Summarise this:" announces all that follows.
+    let last = lines.get(paragraph.end - 1)?;
+    let start = if last.text.trim_end().ends_with(':') { paragraph.end } else { first };
+    Some(start..end)
 }
 
 /// The documents above and below a paragraph that points back.
@@ -71,7 +72,7 @@ fn around(
     paragraphs: &[Range<usize>],
     first: usize,
 ) -> Vec<Range<usize>> {
-    let title = forms.get(first).copied();
+    let title = forms.iter().find(|form| matches!(form, Form::Heading(_))).copied();
     let mut later = paragraphs.iter().filter(|paragraph| paragraph.start > first);
     let request = later.find_map(|paragraph| {
         let mut rest = forms.get(paragraph.end..).unwrap_or_default().iter();

@@ -171,12 +171,23 @@ pub(super) fn words_of(text: &str) -> Vec<String> {
     words
 }
 
+/// The first heading of a document.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Title {
+    #[default]
+    Plain,
+    /// A line in bold type, which may as well be a remark.
+    Bold,
+    /// People begin prompts with it.
+    Prompt,
+}
+
 /// Counts of the lines of a document.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Outline {
     headings: usize,
-    /// Whether the first heading is a line in bold type.
-    is_bold: bool,
+    /// The first heading.
+    title: Title,
     /// Whether a heading is below the first one in level.
     is_nested: bool,
     sentences: usize,
@@ -187,8 +198,6 @@ pub(super) struct Outline {
     pub(super) orders: usize,
     /// Lines that cannot be sentences.
     pasted: usize,
-    /// Whether the first heading is common in prompts.
-    begins_as_prompt: bool,
     /// Whether a heading is hardly found outside of prompts.
     is_prompt: bool,
 }
@@ -206,8 +215,11 @@ impl Outline {
                     let title = title.to_lowercase();
                     outline.is_prompt |= PROMPT.contains(&title.as_str());
                     if outline.headings == 0 {
-                        outline.begins_as_prompt = begins_as_prompt(&title);
-                        outline.is_bold = *level == BOLD;
+                        outline.title = match *level {
+                            _ if begins_as_prompt(&title) => Title::Prompt,
+                            BOLD => Title::Bold,
+                            _ => Title::Plain,
+                        };
                     }
                     outline.headings += 1;
                     outline.is_nested |= first.is_some_and(|first| *level > first);
@@ -218,8 +230,7 @@ impl Outline {
                     outline.items += usize::from(*form == Form::Item);
                     outline.orders += usize::from(is_order(text));
                     let ends = text.ends_with(['.', '!', '?']) || text.contains(". ");
-                    outline.sentences +=
-                        usize::from(ends && Words::of(text).are_a_sentence());
+                    outline.sentences += usize::from(ends && Words::of(text).are_a_sentence());
                 }
                 Form::Pasted => outline.pasted += 1,
                 Form::Blank | Form::Rule | Form::Fenced | Form::Inset => {}
@@ -242,11 +253,9 @@ impl Outline {
         self.is_document()
             && match pointer {
                 Pointer::Plan => false,
-                Pointer::Vague => {
-                    tells && !self.is_prompt && !self.begins_as_prompt && !self.is_bold
-                }
+                Pointer::Vague => tells && !self.is_prompt && self.title == Title::Plain,
                 Pointer::Clear => {
-                    let is_plan = self.is_prompt || self.begins_as_prompt;
+                    let is_plan = self.is_prompt || self.title == Title::Prompt;
                     (tells || !is_plan) && self.orders * 2 <= self.content
                 }
                 Pointer::Named => true,
@@ -257,7 +266,7 @@ impl Outline {
     pub(super) fn is_above(&self, pointer: Pointer) -> bool {
         self.is_document()
             && !self.is_prompt
-            && !self.begins_as_prompt
+            && self.title != Title::Prompt
             && match pointer {
                 Pointer::Plan | Pointer::Vague => false,
                 Pointer::Clear => self.orders * 8 <= self.content,
@@ -287,11 +296,39 @@ const PROMPT: [&str; 14] = [
 /// Whether a heading is one with which people begin prompts.
 fn begins_as_prompt(title: &str) -> bool {
     const WORDS: [&str; 33] = [
-        "about", "ask", "background", "brief", "bug", "constraints", "context", "deliverable",
-        "deliverables", "feature", "features", "format", "goal", "goals", "input", "inputs",
-        "instructions", "job", "mission", "objective", "objectives", "output", "problem",
-        "question", "questions", "request", "requirement", "requirements", "role", "rules", "step",
-        "task", "todo",
+        "about",
+        "ask",
+        "background",
+        "brief",
+        "bug",
+        "constraints",
+        "context",
+        "deliverable",
+        "deliverables",
+        "feature",
+        "features",
+        "format",
+        "goal",
+        "goals",
+        "input",
+        "inputs",
+        "instructions",
+        "job",
+        "mission",
+        "objective",
+        "objectives",
+        "output",
+        "problem",
+        "question",
+        "questions",
+        "request",
+        "requirement",
+        "requirements",
+        "role",
+        "rules",
+        "step",
+        "task",
+        "todo",
     ];
     let first = title.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
     WORDS.contains(&first) || is_order(title)

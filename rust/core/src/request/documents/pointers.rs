@@ -38,7 +38,7 @@ pub(super) fn pointer(words: &[String], direction: Direction) -> Option<Pointer>
     }
     let announced = || {
         let colon = words.last().is_some_and(|last| last == ":");
-        let verb = opening(words).is_some_and(|first| is_change(first));
+        let verb = opening(words).is_some_and(is_change);
         (direction == Direction::Down && colon && verb).then_some(Pointer::Vague)
     };
     best.or_else(announced)
@@ -90,6 +90,8 @@ fn strength(words: &[String], at: usize, noun: &[&str]) -> Option<Pointer> {
     let sentence = words.get(..at).unwrap_or_default();
     let start = sentence.iter().rposition(|word| is_end(word)).map_or(0, |end| end + 1);
     let sentence = sentence.get(start..).unwrap_or_default();
+    // "From the above" points as "from this" does.
+    let sentence = sentence.strip_suffix(&["the".to_owned()]).unwrap_or(sentence);
     let near = sentence.get(sentence.len().saturating_sub(NEAR)..).unwrap_or_default();
     let verb = sentence.last().map_or("", String::as_str);
     let ends = words.get(at + 1).is_none_or(|next| is_mark(next));
@@ -113,10 +115,11 @@ fn strength(words: &[String], at: usize, noun: &[&str]) -> Option<Pointer> {
     let whole = near.iter().rev().nth(1).is_none_or(|word| !PARTS.contains(&word.as_str()));
     let based = || verb == "on" && near.iter().any(|word| word == "based");
     let uses = verb == "from" || (verb == "of" && whole) || based();
-    let asks = opening(sentence).is_some_and(|first| !is_stop_word(first) || ASKING.contains(&first));
+    let asks =
+        opening(sentence).is_some_and(|first| !is_stop_word(first) || ASKING.contains(&first));
     let points = words.get(at).is_some_and(|word| !matches!(word.as_str(), "the" | "my" | "our"));
     Some(match (points, is(&TEXTS), changes || uses) {
-        (true, true, used) if used || asks => Pointer::Named,
+        (true, true, does) if does || asks => Pointer::Named,
         (true, false, true) => Pointer::Clear,
         _ => Pointer::Vague,
     })
@@ -126,9 +129,8 @@ fn strength(words: &[String], at: usize, noun: &[&str]) -> Option<Pointer> {
 const PARTS: [&str; 9] = ["all", "any", "both", "each", "either", "many", "most", "one", "some"];
 
 /// Function words that begin a question.
-const ASKING: [&str; 12] = [
-    "are", "did", "do", "does", "how", "is", "what", "when", "where", "which", "who", "why",
-];
+const ASKING: [&str; 12] =
+    ["are", "did", "do", "does", "how", "is", "what", "when", "where", "which", "who", "why"];
 
 /// How many words before a pointer its verb may be.
 const NEAR: usize = 8;
@@ -168,7 +170,8 @@ fn opening(words: &[String]) -> Option<&str> {
 /// Whether some words ask for something that is done with the text above them.
 pub(super) fn is_request(words: &[String]) -> bool {
     let verb = opening(words);
-    let opens = verb.is_some_and(|verb| is_change(verb) || BUILDS.contains(&verb) || verb == "give");
+    let opens =
+        verb.is_some_and(|verb| is_change(verb) || BUILDS.contains(&verb) || verb == "give");
     opens && pointer(words, Direction::Up).is_some_and(|pointer| pointer >= Pointer::Clear)
 }
 
@@ -177,12 +180,15 @@ pub(super) fn asks(words: &[String], is_only_order: bool) -> bool {
     let is = |word: &str| words.iter().any(|one| one == word);
     let asked = words.get(1).is_some_and(|second| second == "you")
         && words.first().is_some_and(|first| matches!(first.as_str(), "can" | "could" | "would"));
-    let order = || {
-        let first = opening(words);
-        first.is_some_and(|first| is_change(first) || BUILDS.contains(&first) || ADDS.contains(&first))
-    };
+    let order = || opening(words).is_some_and(|first| LIMITS.contains(&first));
     words.len() <= LONGEST_ADDITION && (is("please") || asked || (is_only_order && order()))
 }
+
+/// Verbs that limit a request; manuals seldom end with them.
+const LIMITS: [&str; 12] = [
+    "answer", "avoid", "focus", "give", "ignore", "keep", "leave", "limit", "list", "make", "skip",
+    "tell",
+];
 
 /// In words.
 const LONGEST_ADDITION: usize = 30;
@@ -190,14 +196,30 @@ const LONGEST_ADDITION: usize = 30;
 /// Whether a line tells its reader to do something.
 pub(super) fn is_order(text: &str) -> bool {
     const ASKS: [&str; 14] = [
-        "please ", "i want ", "i need ", "i'd like ", "we want ", "we need ", "do not ", "don't ",
-        "must ", "you are ", "you will ", "you must ", "your task ", "it must ",
+        "please ",
+        "i want ",
+        "i need ",
+        "i'd like ",
+        "we want ",
+        "we need ",
+        "do not ",
+        "don't ",
+        "must ",
+        "you are ",
+        "you will ",
+        "you must ",
+        "your task ",
+        "it must ",
+    ];
+    const OBJECTS: [&str; 17] = [
+        "a", "all", "an", "any", "each", "every", "it", "me", "my", "no", "our", "that", "the",
+        "them", "these", "this", "your",
     ];
     let lower = text.to_lowercase();
     let first = lower.split(|c: char| !c.is_alphanumeric() && c != '\'').next().unwrap_or_default();
     let verb = is_change(first) || BUILDS.contains(&first) || ADDS.contains(&first);
     // "Review notes" and "Test results" are names.
-    let object = lower.split_whitespace().nth(1).is_some_and(is_stop_word);
+    let object = lower.split_whitespace().nth(1).is_some_and(|word| OBJECTS.contains(&word));
     (verb && (object || lower.ends_with('.'))) || ASKS.iter().any(|start| lower.starts_with(start))
 }
 
@@ -207,16 +229,110 @@ fn is_change(verb: &str) -> bool {
 }
 
 /// Verbs that change or use a text, sorted.
-const CHANGES: &[&str] = &["analyse", "analyze", "annotate", "announce", "assess", "boil", "categorise", "categorize", "check", "classify", "clean", "cluster", "condense", "convert", "correct", "critique", "digest", "distil", "distill", "edit", "evaluate", "expand", "explain", "export", "extract", "fact-check", "format", "grade", "highlight", "improve", "outline", "paraphrase", "polish", "port", "post", "proofread", "publish", "quiz", "rank", "rate", "read", "recap", "reformat", "render", "rephrase", "reply", "respond", "review", "reword", "rewrite", "score", "send", "sharpen", "shorten", "simplify", "spellcheck", "split", "summarise", "summarize", "summary", "tidy", "tighten", "tl;dr", "tldr", "transform", "translate", "turn", "typeset"];
+const CHANGES: &[&str] = &[
+    "analyse",
+    "analyze",
+    "annotate",
+    "announce",
+    "assess",
+    "boil",
+    "categorise",
+    "categorize",
+    "check",
+    "classify",
+    "clean",
+    "cluster",
+    "condense",
+    "convert",
+    "correct",
+    "critique",
+    "digest",
+    "distil",
+    "distill",
+    "edit",
+    "evaluate",
+    "expand",
+    "explain",
+    "export",
+    "extract",
+    "fact-check",
+    "format",
+    "grade",
+    "highlight",
+    "improve",
+    "outline",
+    "paraphrase",
+    "polish",
+    "port",
+    "post",
+    "proofread",
+    "publish",
+    "quiz",
+    "rank",
+    "rate",
+    "read",
+    "recap",
+    "reformat",
+    "render",
+    "rephrase",
+    "reply",
+    "respond",
+    "review",
+    "reword",
+    "rewrite",
+    "score",
+    "send",
+    "sharpen",
+    "shorten",
+    "simplify",
+    "spellcheck",
+    "split",
+    "summarise",
+    "summarize",
+    "summary",
+    "tidy",
+    "tighten",
+    "tl;dr",
+    "tldr",
+    "transform",
+    "translate",
+    "turn",
+    "typeset",
+];
 
 /// Verbs whose object is new, or the work itself.
 const BUILDS: [&str; 28] = [
-    "add", "answer", "build", "code", "complete", "create", "deploy", "design", "develop", "do",
-    "draft", "draw", "execute", "fix", "follow", "generate", "handle", "implement", "make", "plan",
-    "prepare", "put", "refactor", "set", "solve", "start", "update", "write",
+    "add",
+    "answer",
+    "build",
+    "code",
+    "complete",
+    "create",
+    "deploy",
+    "design",
+    "develop",
+    "do",
+    "draft",
+    "draw",
+    "execute",
+    "fix",
+    "follow",
+    "generate",
+    "handle",
+    "implement",
+    "make",
+    "plan",
+    "prepare",
+    "put",
+    "refactor",
+    "set",
+    "solve",
+    "start",
+    "update",
+    "write",
 ];
 
-/// Verbs with which a request is limited.
+/// Other verbs with which people begin an order.
 const ADDS: [&str; 17] = [
     "avoid", "compare", "ensure", "focus", "give", "ignore", "include", "keep", "leave", "limit",
     "list", "return", "run", "skip", "split", "tell", "use",
@@ -224,32 +340,175 @@ const ADDS: [&str; 17] = [
 
 /// Names of texts.
 const TEXTS: [&str; 63] = [
-    "abstract", "agenda", "agreement", "announcement", "article", "bio", "blog", "changelog",
-    "chapter", "contract", "cv", "description", "doc", "docs", "document",
-    "documentation", "documents", "draft", "email", "essay", "excerpt", "faq", "faqs", "guide",
-    "handbook", "interview", "interviews", "lecture", "letter", "mail", "manual", "markdown",
-    "memo", "memos", "message", "minutes", "newsletter", "note", "notes", "paper", "paragraph",
-    "passage", "policy", "post", "postmortem", "readme", "readme.md", "recipe", "report",
-    "reports", "resume", "retro", "retrospective", "review", "speech", "statement", "syllabus",
-    "text", "texts", "transcript", "tutorial", "wiki", "write-up",
+    "abstract",
+    "agenda",
+    "agreement",
+    "announcement",
+    "article",
+    "bio",
+    "blog",
+    "changelog",
+    "chapter",
+    "contract",
+    "cv",
+    "description",
+    "doc",
+    "docs",
+    "document",
+    "documentation",
+    "documents",
+    "draft",
+    "email",
+    "essay",
+    "excerpt",
+    "faq",
+    "faqs",
+    "guide",
+    "handbook",
+    "interview",
+    "interviews",
+    "lecture",
+    "letter",
+    "mail",
+    "manual",
+    "markdown",
+    "memo",
+    "memos",
+    "message",
+    "minutes",
+    "newsletter",
+    "note",
+    "notes",
+    "paper",
+    "paragraph",
+    "passage",
+    "policy",
+    "post",
+    "postmortem",
+    "readme",
+    "readme.md",
+    "recipe",
+    "report",
+    "reports",
+    "resume",
+    "retro",
+    "retrospective",
+    "review",
+    "speech",
+    "statement",
+    "syllabus",
+    "text",
+    "texts",
+    "transcript",
+    "tutorial",
+    "wiki",
+    "write-up",
 ];
 
 /// Names of details that a request has.
 const PLANS: [&str; 47] = [
-    "aspects", "bugs", "changes", "conditions", "constraints", "content", "criteria", "data",
-    "details", "features", "fields", "format", "functionality", "goals", "guidelines", "idea",
-    "ideas", "information", "input", "instructions", "issues", "items", "layout", "options",
-    "order", "outline", "parameters", "parts", "plan", "points", "problems", "properties",
-    "questions", "requirements", "rules", "schema", "sections", "settings", "setup", "slides",
-    "spec", "specification", "specifications", "specs", "steps", "structure", "tasks",
+    "aspects",
+    "bugs",
+    "changes",
+    "conditions",
+    "constraints",
+    "content",
+    "criteria",
+    "data",
+    "details",
+    "features",
+    "fields",
+    "format",
+    "functionality",
+    "goals",
+    "guidelines",
+    "idea",
+    "ideas",
+    "information",
+    "input",
+    "instructions",
+    "issues",
+    "items",
+    "layout",
+    "options",
+    "order",
+    "outline",
+    "parameters",
+    "parts",
+    "plan",
+    "points",
+    "problems",
+    "properties",
+    "questions",
+    "requirements",
+    "rules",
+    "schema",
+    "sections",
+    "settings",
+    "setup",
+    "slides",
+    "spec",
+    "specification",
+    "specifications",
+    "specs",
+    "steps",
+    "structure",
+    "tasks",
 ];
 
 /// Names of what "this" means without a text: the project, the day.
 const ELSEWHERE: [&str; 53] = [
-    "afternoon", "api", "app", "application", "approach", "area", "branch", "bug", "case", "class",
-    "code", "codebase", "component", "dashboard", "directory", "error", "evening", "feature",
-    "file", "files", "folder", "function", "job", "kind", "library", "machine", "method", "module",
-    "moment", "month", "morning", "naming", "package", "product", "project", "quarter", "query",
-    "repo", "repository", "script", "server", "service", "session", "site", "skill", "style", "task",
-    "time", "topic", "way", "website", "week", "year",
+    "afternoon",
+    "api",
+    "app",
+    "application",
+    "approach",
+    "area",
+    "branch",
+    "bug",
+    "case",
+    "class",
+    "code",
+    "codebase",
+    "component",
+    "dashboard",
+    "directory",
+    "error",
+    "evening",
+    "feature",
+    "file",
+    "files",
+    "folder",
+    "function",
+    "job",
+    "kind",
+    "library",
+    "machine",
+    "method",
+    "module",
+    "moment",
+    "month",
+    "morning",
+    "naming",
+    "package",
+    "product",
+    "project",
+    "quarter",
+    "query",
+    "repo",
+    "repository",
+    "script",
+    "server",
+    "service",
+    "session",
+    "site",
+    "skill",
+    "style",
+    "task",
+    "time",
+    "topic",
+    "way",
+    "website",
+    "week",
+    "year",
 ];
