@@ -5,6 +5,7 @@
 //! quotations. It runs in linear time.
 
 mod blocks;
+mod documents;
 mod inline;
 mod lines;
 mod shape;
@@ -52,6 +53,8 @@ codes! {
         Terminal = "terminal",
         /// An address.
         Url = "url",
+        /// A document with headings, such as notes or a README.
+        Document = "document",
     }
 }
 

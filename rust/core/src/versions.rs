@@ -20,8 +20,8 @@ impl Versions {
         Self::of(text, false)
     }
 
-    /// The versions that a document names. Only names in capitals and names written together with
-    /// their number count, and neither a range such as `Python 3.9+` nor an example does.
+    /// The versions that a document names. Only names in capitals, names of known programs and names
+    /// written together with their number count, and neither a range such as `Python 3.9+` nor an example does.
     pub fn of_document(text: &str) -> Self {
         Self::of(text, true)
     }
@@ -66,21 +66,24 @@ impl Versions {
                                 open_ended.insert(before.text.clone());
                             }
                         }
+                        let is_known = VERSIONED.binary_search(&lower.as_str()).is_ok();
                         let capital = word.starts_with(char::is_uppercase);
                         let is_name = lower.chars().nth(1).is_some()
                             && !is_stop_word(&lower)
                             && [COUNTED, OF_A_VERSION, &MONTHS, &MONTH_NAMES]
                                 .iter()
                                 .all(|words| !words.contains(&lower.as_str()));
-                        name = (is_name && (!strict || capital || joined)).then(|| Name {
-                            text: canonical(&lower),
-                            // "Merge 3 files" begins with a capital, too.
-                            is_certain: !strict
-                                || joined
-                                || !starts_sentence
-                                || token.starts_with('.'),
-                            last: None,
-                        });
+                        name =
+                            (is_name && (!strict || capital || joined || is_known)).then(|| Name {
+                                text: canonical(&lower),
+                                // "Merge 3 files" begins with a capital, too.
+                                is_certain: !strict
+                                    || joined
+                                    || is_known
+                                    || !starts_sentence
+                                    || token.starts_with('.'),
+                                last: None,
+                            });
                     }
                     (Part::Number { .. } | Part::OpenEnd, None) => {}
                 }
@@ -201,6 +204,74 @@ fn canonical(name: &str) -> String {
     .to_owned()
 }
 
+/// Names that stand before a number only with their version, sorted.
+const VERSIONED: &[&str] = &[
+    "airflow",
+    "android",
+    "angular",
+    "ansible",
+    "bootstrap",
+    "centos",
+    "debian",
+    "django",
+    "dotnet",
+    "drupal",
+    "elasticsearch",
+    "eslint",
+    "fedora",
+    "flutter",
+    "golang",
+    "gradle",
+    "grafana",
+    "hibernate",
+    "ios",
+    "java",
+    "jdk",
+    "jquery",
+    "junit",
+    "kafka",
+    "keras",
+    "kotlin",
+    "kubernetes",
+    "laravel",
+    "macos",
+    "magento",
+    "mariadb",
+    "mongodb",
+    "mysql",
+    "nextjs",
+    "nodejs",
+    "numpy",
+    "nuxt",
+    "openjdk",
+    "pandas",
+    "perl",
+    "php",
+    "postgres",
+    "postgresql",
+    "pydantic",
+    "pytest",
+    "python",
+    "pytorch",
+    "rails",
+    "react",
+    "redis",
+    "ruby",
+    "rxjs",
+    "scala",
+    "spark",
+    "sqlalchemy",
+    "symfony",
+    "tailwind",
+    "tensorflow",
+    "terraform",
+    "typescript",
+    "ubuntu",
+    "vue",
+    "webpack",
+    "wordpress",
+];
+
 /// Words between two versions of the same thing.
 const BETWEEN: &[&str] = &["to", "and", "or", "through", "until", "into", "from", "vs"];
 
@@ -252,6 +323,8 @@ mod tests {
             ("ISO 27001 audit", "Prepare for an ISO 9001 audit"),
             ("upgrade the cluster to k8s 1.33", "Upgrades clusters to Kubernetes 1.31"),
             ("move to Python version 3.14", "Ports code from Python 3.9 to Python 3.10"),
+            ("upgrade us to React 19", "moves an app from react 17 to react 18"),
+            ("why is Python 3.13 slower here?", "ports old scripts to python 2.7"),
             ("CVE-2024-3094 on our hosts", "Finds hosts with CVE-2021-44228"),
         ] {
             assert!(contradict(query, document), "{query} / {document}");
@@ -269,6 +342,10 @@ mod tests {
             ("tests for Java 21", "Tests for Java 11 and later"),
             ("tests for Java 21", "Tests for Java"),
             ("Java 21 and Python 3.12", "Java 21 with Python 3.12"),
+            ("we use React 19", "hooks for react 18 and later"),
+            ("we use Python 3.12", "code for python 3.9+, not for python 2"),
+            ("we use Python 3.12", "writes python scripts, e.g. python 3.8 ones"),
+            ("send 4 mails", "send 3 mails of 2 people"),
             ("write 3 tests", "Write 2 tests for each function"),
             ("step 3 of the plan", "Step 1: plan. Step 2: build"),
             ("top 10 customers in Q3", "Top 5 lists for Q1"),

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::Kind;
+use super::documents::documents;
 use super::lines::{ENOUGH, Sign, begins_mail, is_bare_key, sign};
 use super::shape::{Words, is_addressed, without_strings};
 
@@ -17,7 +18,7 @@ pub(super) struct Line<'a> {
 }
 
 impl Line<'_> {
-    fn is_blank(&self) -> bool {
+    pub(super) fn is_blank(&self) -> bool {
         !self.text.contains(|c: char| !c.is_whitespace() && !c.is_control())
     }
 
@@ -90,20 +91,32 @@ fn place_of_fence(line: &str, inside: &mut bool) -> Option<usize> {
 pub(super) fn blocks(lines: &[Line<'_>]) -> Vec<Block> {
     let signs = Signs::of(lines);
     let mut found = Vec::new();
-    let mut at = 0;
+    let mut before = 0;
+    for document in documents(lines, &signs.of) {
+        between(lines, &signs, before..document.start, &mut found);
+        before = document.end;
+        found.push(Block { kind: Kind::Document, lines: document, doubtful: Vec::new() });
+    }
+    between(lines, &signs, before..lines.len(), &mut found);
+    found
+}
+
+/// The blocks of the lines before, between and behind documents.
+fn between(lines: &[Line<'_>], signs: &Signs, within: Range<usize>, found: &mut Vec<Block>) {
+    let lines = lines.get(..within.end).unwrap_or_default();
+    let mut at = within.start;
     while let Some(line) = lines.get(at) {
         if line.is_blank() {
             at += 1;
             continue;
         }
-        let (block, end) = match fenced(lines, &signs, at).or_else(|| letter(lines, &signs, at)) {
+        let (block, end) = match fenced(lines, signs, at).or_else(|| letter(lines, signs, at)) {
             Some(block) => (Some(block), at),
-            None => run(lines, &signs, at),
+            None => run(lines, signs, at),
         };
         at = block.as_ref().map_or(end, |block| block.lines.end).max(at + 1);
         found.extend(block);
     }
-    found
 }
 
 /// The evidence of each line, alone and with its neighbours.
@@ -370,7 +383,7 @@ fn mark(
 }
 
 /// The mark of a fence that a line opens, and whether a name follows it.
-fn fence(text: &str) -> Option<(&str, bool)> {
+pub(super) fn fence(text: &str) -> Option<(&str, bool)> {
     let text = text.trim_start().trim_start_matches("> ");
     let text =
         text.strip_prefix("- ").or_else(|| text.strip_prefix("* ")).unwrap_or(text).trim_start();
@@ -574,7 +587,7 @@ impl Evidence {
 fn go_together(kind: Kind, other: Kind) -> bool {
     let family = |kind| match kind {
         Kind::Log | Kind::Traceback | Kind::Dump | Kind::Terminal => 0,
-        Kind::Mail | Kind::Quotation => 1,
+        Kind::Mail | Kind::Quotation | Kind::Document => 1,
         Kind::Code | Kind::Json | Kind::Config | Kind::Sql | Kind::Markup => 2,
         Kind::Csv | Kind::Table => 3,
         Kind::Diff => 4,

@@ -253,6 +253,83 @@ fn material_within_a_line_leaves_the_sentence() {
     assert_eq!(split(&quoted).request, "shorten this: to one line");
 }
 
+/// Documents by the markup of their headings.
+const DOCUMENTS: &[&str] = &[
+    "# Annual report\n\n## Sales\n\nSales rose by a tenth, mostly in the south.\n\n- East: 4 %\n- West: 9 %\n\n## Staff\n\nTwo people left the company.",
+    "# kestrel\n\nA small server for pictures.\n\n## Installation\n\n```sh\npip install kestrel\n```\n\n## License\n\nMIT",
+    "## Sync of 3 March\n\nAttendees: Ada, Bob\n\n### Decisions\n\n- The launch moves to May\n- Bob owns the list\n\n### Open\n\nThe budget was not discussed.",
+    "# Changelog\n\n## [1.2.0] - 2026-02-01\n\n### Added\n\n- Export to EPUB\n\n### Fixed\n\n- The sidebar no longer jumps",
+    "Harbour guide\n=============\n\nThe harbour has two basins.\n\nMooring\n-------\n\nBoats moor at the northern wall.",
+    "=====\nTides\n=====\n\nHigh water\n----------\n\nThe moon pulls at the sea.\n\nLow water\n---------\n\nThe water falls after six hours.",
+    "* Trip to Oslo\n** Hotel\nThe hotel was quiet.\n** Talks\nThe talk on ferries was the best.",
+    "= Handbook\n\n== On call\n\nThe person on call answers within ten minutes.\n\n== Backups\n\nBackups run at two in the morning.",
+    "== History ==\n\nThe mill was built by two brothers. It burnt down in 1901.\n\n== Today ==\n\nThe mill is a museum.",
+    "h2. Login locks early\n\nh3. Seen\n\nAccounts lock after three attempts.\n\nh3. Expected\n\n* five attempts",
+    "# Prices\n\nThe prices hold until May.\n\n| item | price |\n|------|-------|\n| oar  | 30    |\n\n## Discounts\n\nMembers pay half.",
+];
+
+#[test]
+fn a_document_that_the_request_points_to_is_material() {
+    let mut wrong = Vec::new();
+    for document in DOCUMENTS {
+        let below = [
+            "turn this into slides:",
+            "Review these notes and tell me what is unclear.",
+            "Translate the document below into Polish",
+            "make a quiz from the following text",
+            "Hi! Can you shorten this?",
+        ];
+        let above = [
+            "turn this into slides",
+            "Draft a mail to the customers from the above, please.",
+            "can you summarise these notes?",
+        ];
+        let below = below.iter().flat_map(|request| {
+            ["\n\n", "\n\n\n"].map(|gap| (format!("{request}{gap}{document}"), *request))
+        });
+        let above = above.iter().flat_map(|request| {
+            [
+                (format!("{document}\n\n{request}"), *request),
+                (format!("{document}\n{request}"), *request),
+                (format!("{document}\n\n{request}\n\n{document}"), *request),
+            ]
+        });
+        for (prompt, request) in below.chain(above) {
+            let found = split(&prompt);
+            check(&prompt, &found);
+            let only = found.material.iter().all(|material| material.kind == Kind::Document);
+            if found.request != request || !only {
+                wrong.push(format!("{prompt}\n=> {:?}", found.request));
+            }
+        }
+        let around = format!("Shorten this:\n\n{document}\n\nPlease keep the numbers.");
+        assert_eq!(split(&around).request, "Shorten this:\nPlease keep the numbers.");
+    }
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n----\n"));
+}
+
+#[test]
+fn a_prompt_that_its_author_structured_is_the_request() {
+    for prompt in [
+        "# Task\nwrite a script that sorts my mail\n## Requirements\n- must be in Rust\n- no new files",
+        "build a landing page:\n- hero image\n- pricing table",
+        "Build a chat app with the following features:\n\n## Rooms\nPeople make rooms. They invite others.\n\n## Files\nPeople share files of any size.",
+        "Implement this:\n\n# Import\n\n## Behaviour\n- reads large files\n- reports bad rows",
+        "Please fix these issues:\n\n## Login\nThe button is hidden on small screens.\n\n## Search\nThe list does not scroll.",
+        "Do the following steps in this repo:\n\n## Step 1\nUpdate the libraries.\n\n## Step 2\nRun the tests.\n\n## Step 3\nOpen a pull request.",
+        "Write a letter for me.\n\n## About me\nI was a nurse for nine years. I led a ward.\n\nKeep this to one page.",
+        "Set up CI for this repository:\n\n# Lint\nThe code is checked by two tools.\n\n# Test\nThe tests run on each change.",
+        "Goal\n====\nMove our wiki to a static site.\n\nRules\n=====\n- keep all links\n\nPlease keep this simple.",
+        "I want to run a course. Can you help me plan this?\n\n## Budget\n500 EUR\n\n## Topics\n- old trains",
+        "# Newsletter\n\nWrite a newsletter about our new books.\n\n## Parts\n- a greeting\n- opening hours\n\nTranslate the above into French, too.",
+        "Convert this to Rust.\n\n# Requirements\n- no unsafe code\n- the same flags",
+        "The plan is ready. This is the summary.\n\n# Plan\n\nThe plan has two parts. Both take a week.",
+    ] {
+        let found = split(prompt);
+        assert_eq!((found.request.as_str(), found.material.as_slice()), (prompt, [].as_slice()));
+    }
+}
+
 #[test]
 fn fences_may_open_and_close_within_lines_and_stay_open() {
     let cases = [
@@ -329,6 +406,10 @@ fn a_long_paste_takes_as_long_as_its_length() {
         "(",
         "\u{1b}[",
         "- x\n",
+        "# a\n\nb c.\n\n",
+        "this ",
+        "a\n===\n",
+        "** a\n",
         "\n\n",
         "$ a\nb\n",
         "x ",
@@ -337,7 +418,7 @@ fn a_long_paste_takes_as_long_as_its_length() {
         "界",
         "\0",
     ];
-    for piece in pieces {
+    for piece in pieces.into_iter().chain(["summarise this\n\n# a\n\n"]) {
         for (count, extra) in [(20_000 / piece.len(), ""), (10_000 / piece.len(), "\n")] {
             let prompt = format!("{piece}{extra}").repeat(count);
             let found = split(&prompt);

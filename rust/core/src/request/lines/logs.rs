@@ -177,6 +177,9 @@ pub(super) fn terminal(text: &str, _indent: usize) -> Option<Sign> {
 
 /// Numbers, paths and signs, as programs print them, in a line that is not a sentence.
 pub(super) fn machine(text: &str) -> Option<Sign> {
+    // The mark of a heading is not odd: `## Step 1`.
+    let title = text.trim_start_matches('#').trim_start();
+    let text = if title.starts_with(char::is_alphabetic) { title } else { text };
     let tokens = text.split_whitespace().count();
     let odd = text.split_whitespace().filter(|token| {
         let inner =
