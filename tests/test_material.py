@@ -8,6 +8,7 @@ import pytest
 
 from conftest import TableReranker, build, documents, refused
 from crossgate import Index, Router, rerank
+from crossgate._core import split
 
 REQUEST = "merge and compress these pdf files"
 LOG = "2026-02-03 10:11:12,001 ERROR export: the git commit of translate.xlsx failed\n" * 12
@@ -104,3 +105,109 @@ def test_index_in_the_language_of_the_query_gets_no_warning() -> None:
     index = Index.build(documents(), embedder=None, language="german")
     query = "bitte verbinde die drei Dateien zu einer und drehe sie"
     assert Router(index, reranker=None).route(query).warnings == ()
+
+
+MINUTES = """# Weekly sync 12 May
+
+**Attendees:** Jo, Pim, Lena
+
+## Decisions
+
+- Ship the importer on Friday
+- Pim writes the migration guide
+
+## Open points
+
+The staging database is slow since Tuesday. Lena looks at the indexes.
+"""
+README = """# fastgrid
+
+[![build](https://img.example/b.svg)](https://ci.example)
+
+A small grid component for React.
+
+## Installation
+
+```
+npm install fastgrid
+```
+
+## Usage
+
+Import the component and pass rows to it.
+"""
+CHANGES = """# Changelog
+
+## 2.3.0
+
+### Added
+- export to PDF
+- dark mode
+
+### Fixed
+- crash when the deck is empty
+"""
+TICKET = """PROJ-123: Checkout fails for guests
+===================================
+
+Description
+-----------
+
+Guests see a white page after paying with a card.
+
+Steps to reproduce
+------------------
+
+1. Add a book to the cart
+2. Pay as a guest
+"""
+RESULTS = """## Q3 results
+
+Revenue rose by 12 % to 4.1 million. Costs stayed flat.
+
+## Outlook
+
+We expect two more customers in the north.
+"""
+
+
+def test_most_pasted_documents_are_told_apart() -> None:
+    below = (
+        "turn this into a slide deck",
+        "summarise the notes below for the team",
+        "translate this into French",
+        "write a reply to the customer about this ticket",
+        "can you make a one page pdf from the following report?",
+    )
+    above = (request.replace("below", "above").replace("following ", "") for request in below)
+    right = [
+        split(prompt).request.strip().rstrip(":") == request
+        for first, last in zip(below, above, strict=True)
+        for document in (MINUTES, README, CHANGES, TICKET, RESULTS)
+        for prompt, request in (
+            (f"{first}:\n\n{document}", first),
+            (f"{first}\n\n{document}", first),
+            (f"{document}\n\n{last}", last),
+            (f"{document}\n---\n{last}", last),
+        )
+    ]
+    assert len(right) == 100
+    assert sum(right) >= 84
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "# Task\n\nWrite a script that renames photos.\n\n## Requirements\n\n- Python 3.12\n",
+        "build a landing page:\n\n- hero image\n- pricing table\n- contact form",
+        "## Goal\nmigrate our tests to vitest\n\n## Constraints\n- keep snapshots",
+        "I need a deck about bees.\n\n# Slides\n1. why bees matter\n2. threats\n\n# Style\nwarm",
+        "Please create this document:\n\n# Title: Onboarding\n\n## Sections\n- accounts\n",
+        "Refactor the parser.\n\n## Steps\n1. split tokens\n2. write tests\n\n## Notes\nkeep it",
+        "# Bug\nThe export crashes if the list is empty\n\n# Expected\nan empty file\n\nfix it",
+        "Implement the following spec\n\n# API\n\n## GET /users\nreturns all users\n",
+        "Write a blog post with these sections:\n\n# Intro\nwhy it matters\n\n# Body\nexamples\n",
+    ],
+)
+def test_a_prompt_with_headings_of_its_author_stays_whole(prompt: str) -> None:
+    assert not split(prompt).material
