@@ -141,7 +141,7 @@ def python(code: str) -> tuple[str, ...]:
 
 
 def output(environment: Path, command: tuple[str, ...]) -> str:
-    """Run a program of an environment, and return what it prints."""
+    """Run a program of an environment, and return its output."""
     program = [str(environment / "bin" / command[0]), *command[1:]]
     return subprocess.run(  # noqa: S603, a command of this file
         program, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=True, text=True

@@ -204,7 +204,7 @@ fn canonical(name: &str) -> String {
     .to_owned()
 }
 
-/// Names that stand before a number only with their version, sorted.
+/// Programs: a number after one of these names is its version. Sorted.
 const VERSIONED: &[&str] = &[
     "airflow",
     "android",

@@ -32,7 +32,7 @@ class Usage:
 
 
 def usage_of(command: Sequence[str]) -> Usage:
-    """Run a command without input and output, and return what it has used.
+    """Run a command without input and output, and return its processor time and memory.
 
     Args:
         command: Path of the program, and its arguments.

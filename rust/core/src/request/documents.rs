@@ -40,7 +40,7 @@ fn below(
             Some((paragraph, pointer(&said(lines, paragraph), Direction::Down)?))
         })?;
     let mut between = forms.get(paragraph.end..first)?.iter().filter(|form| **form != Form::Blank);
-    // What stands right below the paragraph is what it points to. A rule opens front matter.
+    // A paragraph points to the lines right below it. A rule opens front matter.
     let is_other = |form: &Form| matches!(form, Form::Fenced | Form::Pasted | Form::Inset);
     let is_next = match between.next() {
         None | Some(Form::Rule) => true,

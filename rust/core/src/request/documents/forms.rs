@@ -134,7 +134,7 @@ fn level_of(line: &str, is_org: bool) -> Option<usize> {
         .or_else(bold)
 }
 
-/// How often a mark stands in front of a title.
+/// The number of marks before a title; none if the line is not a heading.
 fn marked(line: &str, mark: char) -> Option<usize> {
     let title = line.trim_start_matches(mark);
     let level = line.len() - title.len();
@@ -239,7 +239,7 @@ impl Outline {
         outline
     }
 
-    /// Whether these are the lines of a document, whoever wrote it.
+    /// Whether these lines have the headings and the length of a document.
     fn is_document(&self) -> bool {
         let Self { headings, sentences, items, content, pasted, .. } = *self;
         let is_long = headings >= 2 || sentences >= 2 || items >= 3;

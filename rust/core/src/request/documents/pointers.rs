@@ -5,13 +5,13 @@ use crate::stop_words::is_stop_word;
 /// How clearly a request points to a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Pointer {
-    /// It points to its own details: "with the following features", "build this".
+    /// The request points to its own details: "with the following features", "build this".
     Plan,
     /// "Help me with this", "check my notes".
     Vague,
-    /// It says that a text is to be changed or used: "shorten this", "a quiz from this".
+    /// A text is to be changed or used: "shorten this", "a quiz from this".
     Clear,
-    /// It names a text: "for these notes".
+    /// The request names a text: "for these notes".
     Named,
 }
 
@@ -111,7 +111,7 @@ fn strength(words: &[String], at: usize, noun: &[&str]) -> Option<Pointer> {
         return Some(if shapes { Pointer::Vague } else { Pointer::Plan });
     }
     let changes = near.iter().any(|word| is_change(word));
-    // "One of these" is no text.
+    // "One of these" does not mean a text.
     let whole = near.iter().rev().nth(1).is_none_or(|word| !PARTS.contains(&word.as_str()));
     let based = || verb == "on" && near.iter().any(|word| word == "based");
     let uses = verb == "from" || (verb == "of" && whole) || based();
