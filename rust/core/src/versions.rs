@@ -311,6 +311,11 @@ mod tests {
     }
 
     #[test]
+    fn the_list_of_programs_is_sorted() {
+        assert!(VERSIONED.is_sorted_by(|left, right| left < right));
+    }
+
+    #[test]
     fn other_versions_of_the_same_thing_contradict() {
         for (query, document) in [
             ("migrating a .NET 10 library to .NET 11", "Migrates a .NET 9 project to .NET 10"),

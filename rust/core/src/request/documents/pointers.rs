@@ -512,3 +512,13 @@ const ELSEWHERE: [&str; 53] = [
     "week",
     "year",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_of_verbs_that_change_a_text_is_sorted() {
+        assert!(CHANGES.is_sorted_by(|left, right| left < right));
+    }
+}
