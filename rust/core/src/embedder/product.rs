@@ -182,17 +182,37 @@ fn pack(weights: &[u8], outputs: usize, start: usize, packed: &mut Packed) {
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code, reason = "loads and stores of vectors")]
 mod x86 {
-    #[allow(clippy::wildcard_imports, reason = "eighteen long names of instructions")]
+    #[allow(clippy::wildcard_imports, reason = "long names of instructions")]
     use std::arch::x86_64::*;
 
     use super::{GROUP, Packed, TILE, Weights};
 
+    /// A group of a row's levels, as a kernel reads it.
+    pub(super) trait Group: Copy + Default {
+        fn of(levels: [i8; GROUP]) -> Self;
+    }
+
+    /// The levels, one after another.
+    impl Group for i32 {
+        fn of(levels: [i8; GROUP]) -> Self {
+            Self::from_le_bytes(levels.map(i8::cast_unsigned))
+        }
+    }
+
+    /// The even and the odd levels, in 16 bits each.
+    impl Group for [i32; 2] {
+        fn of([a, b, c, d]: [i8; GROUP]) -> Self {
+            let pair = |low: i8, high: i8| i32::from(high) << 16 | i32::from(low) & 0xFFFF;
+            [pair(a, c), pair(b, d)]
+        }
+    }
+
     /// Multiplies tile by tile, and in each tile blocks of as many rows as fit the registers.
-    pub(super) fn multiply_by<const ROWS: usize>(
+    pub(super) fn multiply_by<const ROWS: usize, G: Group>(
         levels: &[i8],
         weights: &Weights,
         mut store: impl FnMut(usize, usize, &[[i32; TILE]]),
-        kernel: impl Fn(&[[i32; ROWS]], &Packed) -> [[i32; TILE]; ROWS],
+        kernel: impl Fn(&[[G; ROWS]], &Packed) -> [[i32; TILE]; ROWS],
     ) {
         let inputs = weights.inputs;
         let blocks: Vec<_> =
@@ -207,13 +227,13 @@ mod x86 {
     }
 
     /// The groups of a block's rows, of shape [inputs / GROUP, ROWS]; missing rows are zero.
-    fn interleaved<const ROWS: usize>(rows: &[i8], inputs: usize) -> Vec<[i32; ROWS]> {
-        let mut block = vec![[0; ROWS]; inputs / GROUP];
+    fn interleaved<const ROWS: usize, G: Group>(rows: &[i8], inputs: usize) -> Vec<[G; ROWS]> {
+        let mut block = vec![[G::default(); ROWS]; inputs / GROUP];
         for (place, row) in rows.chunks_exact(inputs).enumerate() {
             let (groups, _) = row.as_chunks::<GROUP>();
             for (block, group) in block.iter_mut().zip(groups) {
                 if let Some(level) = block.get_mut(place) {
-                    *level = i32::from_le_bytes(group.map(i8::cast_unsigned));
+                    *level = G::of(*group);
                 }
             }
         }
@@ -283,29 +303,45 @@ mod x86 {
         _mm256_set1_epi32,
         _mm256_dpbusd_avx_epi32
     );
-    kernel!(
-        avx2,
-        "avx2",
-        2,
-        32,
-        _mm256_setzero_si256,
-        _mm256_loadu_si256,
-        _mm256_storeu_si256,
-        _mm256_set1_epi32,
-        exact
-    );
+    /// Rows of a block of `avx2`; the sums of two vectors per row fit the registers.
+    const AVX2_ROWS: usize = 3;
 
     /// `dpbusd` by 16-bit multiplications, in which no sum of two products saturates.
-    #[inline]
     #[target_feature(enable = "avx2")]
-    fn exact(sum: __m256i, weights: __m256i, level: __m256i) -> __m256i {
-        let even = _mm256_and_si256(weights, _mm256_set1_epi16(255));
-        let odd = _mm256_srli_epi16::<8>(weights);
-        let even_level = _mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(level));
-        let odd_level = _mm256_srai_epi16::<8>(level);
-        let even = _mm256_madd_epi16(even, even_level);
-        let odd = _mm256_madd_epi16(odd, odd_level);
-        _mm256_add_epi32(sum, _mm256_add_epi32(even, odd))
+    pub(super) fn avx2(
+        levels: &[[[i32; 2]; AVX2_ROWS]],
+        packed: &Packed,
+    ) -> [[i32; TILE]; AVX2_ROWS] {
+        let mut found = [[0; TILE]; AVX2_ROWS];
+        for part in 0..TILE / 16 {
+            let mut sums = [[_mm256_setzero_si256(); 2]; AVX2_ROWS];
+            for (levels, packed) in levels.iter().zip(packed) {
+                let Some(bytes) = packed.as_chunks::<64>().0.get(part) else { continue };
+                let mut weights = [_mm256_setzero_si256(); 2];
+                for (weights, bytes) in weights.iter_mut().zip(bytes.as_chunks::<32>().0) {
+                    // SAFETY: it reads exactly the bytes of the reference.
+                    *weights = unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) };
+                }
+                let even = weights.map(|w| _mm256_and_si256(w, _mm256_set1_epi16(255)));
+                let odd = weights.map(|w| _mm256_srli_epi16::<8>(w));
+                for (sums, [even_levels, odd_levels]) in sums.iter_mut().zip(levels) {
+                    let (even_levels, odd_levels) =
+                        (_mm256_set1_epi32(*even_levels), _mm256_set1_epi32(*odd_levels));
+                    for ((sum, even), odd) in sums.iter_mut().zip(even).zip(odd) {
+                        *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(even, even_levels));
+                        *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(odd, odd_levels));
+                    }
+                }
+            }
+            for (found, sums) in found.iter_mut().zip(sums) {
+                let Some(part) = found.as_chunks_mut::<16>().0.get_mut(part) else { continue };
+                for (vector, sum) in part.as_chunks_mut::<8>().0.iter_mut().zip(sums) {
+                    // SAFETY: it writes exactly the numbers of the reference.
+                    unsafe { _mm256_storeu_si256(vector.as_mut_ptr().cast(), sum) };
+                }
+            }
+        }
+        found
     }
 }
 
