@@ -216,8 +216,8 @@ def test_stage_2_decision_loads_the_runtime(path: Path) -> None:
     # Shows that the list above can fail, and that only the needed packages are loaded.
     heavy, outcome = loaded(ROUTE, path, "ungated")
     assert outcome == ["csv-cleaner", 2, "reranked", []]
-    assert {"numpy", "onnxruntime", "tokenizers"} <= heavy
-    assert not heavy & {"huggingface_hub", "httpx", "httpx2", "requests", "tqdm", "yaml"}
+    # onnxruntime runs by its library, without its package and without numpy.
+    assert heavy == {"tokenizers"}
 
 
 def test_refused_command_loads_nothing_heavy(path: Path) -> None:

@@ -607,25 +607,15 @@ def test_no_context_without_a_home_folder(home: Home) -> None:
     assert (done.returncode, done.stdout) == (0, b"")
 
 
-ENGINES = {
-    "is not installed": (
-        "raise ModuleNotFoundError('No module named onnxruntime', name='onnxruntime')",
-        "reranker_unavailable",
-    ),
-    "cannot be imported": (
-        "raise ImportError('libstdc++.so.6: version not found')",
-        "reranker_unavailable",
-    ),
-    "ends the process": ("raise SystemExit(2)", "bug"),
-    "prints": ("print('a banner'); raise RuntimeError('no licence')", "reranker_failed"),
-}
-
-
-@pytest.mark.parametrize(("text", "reason"), ENGINES.values(), ids=ENGINES)
+@pytest.mark.parametrize("content", [None, b"garbage"], ids=["no library", "a broken library"])
 def test_a_failing_onnxruntime_does_not_fail_a_prompt(
-    home: Home, tmp_path: Path, text: str, reason: str
+    home: Home, tmp_path: Path, content: bytes | None
 ) -> None:
-    (tmp_path / "onnxruntime.py").write_text(text, encoding="utf-8")
+    library = tmp_path / "onnxruntime" / "capi" / "libonnxruntime.so"
+    library.parent.mkdir(parents=True)
+    (tmp_path / "onnxruntime" / "__init__.py").touch()
+    if content is not None:
+        library.write_bytes(content)
     broken = {"PYTHONPATH": str(tmp_path)}
     # Stage 1 alone decides the first prompt; the second prompt reaches stage 2.
     run = home.hook(variables=broken)
@@ -634,8 +624,8 @@ def test_a_failing_onnxruntime_does_not_fail_a_prompt(
     options = ("--max-shortlist", "0", "--budget-ms", "60000")
     run = home.hook(home.call("combine the sheets"), *options, variables=broken)
     assert (run.code, run.out) == (0, b"")
-    assert (last(home)["outcome"], last(home)["reason"]) == ("failed", reason)
-    assert run.err.startswith(f"crossgate: hook claude: {reason}: ")
+    assert (last(home)["outcome"], last(home)["reason"]) == ("failed", "reranker_unavailable")
+    assert run.err.startswith("crossgate: hook claude: reranker_unavailable: ")
 
 
 def test_decisions_are_logged_to_the_named_file(home: Home, tmp_path: Path) -> None:

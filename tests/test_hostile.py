@@ -150,7 +150,7 @@ def test_plug_in_that_exits_is_a_load_error(monkeypatch: pytest.MonkeyPatch) -> 
 
     made_by = SimpleNamespace(name="leaver", version="1")
     point = SimpleNamespace(name="leaver", value="leaver:make", load=lambda: leave, dist=made_by)
-    monkeypatch.setattr(plugins, "entry_points", lambda **options: [point])
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda **options: [point])
     with pytest.raises(PluginError) as caught:
         plugins.load("leaver")
     assert "SystemExit: 3" in str(caught.value)

@@ -688,10 +688,20 @@ def test_a_package_that_is_missing_after_ctrl_c_is_missing() -> None:
     assert output == "dependency_missing\n"
 
 
-def test_a_package_that_is_broken_is_not_called_missing(tmp_path: Path) -> None:
-    broken = tmp_path / "onnxruntime"
-    broken.mkdir()
-    (broken / "__init__.py").write_text("raise ImportError('libgomp.so.1: cannot open')")
+LIBRARY_NAME = {"win32": "onnxruntime.dll", "darwin": "libonnxruntime.1.dylib"}.get(
+    sys.platform, "libonnxruntime.so.1"
+)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"garbage" * 99], ids=["none", "empty", "garbage"])
+def test_a_package_that_is_broken_is_not_called_missing(
+    tmp_path: Path, content: bytes | None
+) -> None:
+    broken = tmp_path / "onnxruntime" / "capi" / LIBRARY_NAME
+    broken.parent.mkdir(parents=True)
+    (tmp_path / "onnxruntime" / "__init__.py").touch()
+    if content is not None:
+        broken.write_bytes(content)
     output = run_script(
         """
         from crossgate import CrossEncoder, ModelError
@@ -707,7 +717,7 @@ def test_a_package_that_is_broken_is_not_called_missing(tmp_path: Path) -> None:
     code, message = output.splitlines()
     assert code == "dependency_missing"
     assert "onnxruntime" in message
-    assert "libgomp.so.1: cannot open" in message
+    assert str(broken if content is not None else broken.parent) in message
     assert "None" not in message
 
 

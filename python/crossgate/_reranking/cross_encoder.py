@@ -158,14 +158,14 @@ class CrossEncoder:
 
     def _logits(self, *inputs: Encoding) -> list[float]:
         """Return the logits of inputs of equal length."""
-        output = self._loaded().run(*inputs)
-        if output.size != len(inputs):
+        logits = self._loaded().run(*inputs).values
+        if len(logits) != len(inputs):
             raise ModelError(
                 "model_unsupported",
-                f"model {self.name!r} returns {counted(output.size, 'number')} for "
+                f"model {self.name!r} returns {counted(len(logits), 'number')} for "
                 f"{counted(len(inputs), 'pair')}, not one per pair: it is not a cross-encoder",
             )
-        return [float(logit) for logit in output.reshape(-1)]
+        return list(logits)
 
     def _reader(self, query: str) -> Callable[[str], tuple[Encoding, bool]]:
         """Return a function from a text to the input of its pair, and whether it was cut."""

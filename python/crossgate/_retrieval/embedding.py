@@ -129,11 +129,13 @@ def _by_onnxruntime(local: LocalModel) -> Callable[[str], Sequence[float]]:
     from crossgate._runtime.onnx import OnnxModel
 
     model = OnnxModel(local)
+    import numpy
 
     def embed(text: str) -> Sequence[float]:
         pieces = model.pieces(text)
         pieces.truncate(model.room())
-        output = model.run(model.join(pieces))[0]
+        result = model.run(model.join(pieces))
+        output = numpy.array(result.values, numpy.float32).reshape(result.shape)[0]
         if output.ndim == 2:
             output = output.mean(axis=0)
         if output.ndim != 1:

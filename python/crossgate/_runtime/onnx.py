@@ -6,17 +6,17 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from crossgate._runtime import onnx_library
+from crossgate._runtime.onnx_library import OnnxError, RunOptions, Tensor
 from crossgate._runtime.threads import run_on_thread
 from crossgate._support.errors import ModelError
 from crossgate._support.wording import counted
 
 if TYPE_CHECKING:
-    import numpy
-    import onnxruntime
     from tokenizers import Encoding
 
     from crossgate._runtime.models.local_files import LocalModel
@@ -36,7 +36,7 @@ PERIOD = 1.0
 
 _lock = threading.Lock()
 _watcher: threading.Thread | None = None
-_running: dict[int, tuple[float, onnxruntime.RunOptions]] = {}
+_running: dict[int, tuple[float, RunOptions]] = {}
 
 
 class OnnxModel:
@@ -56,48 +56,32 @@ class OnnxModel:
     """
 
     def __init__(self, local: LocalModel) -> None:
-        # onnxruntime 1.29 and later sends usage data over the network; only this variable prevents
-        # it before the start.
-        if not os.environ.get("ORT_DISABLE_TELEMETRY"):
-            os.environ["ORT_DISABLE_TELEMETRY"] = "1"
         handled = sys.exception()
         try:
-            # Imported before onnxruntime, whose compiled module imports numpy itself, prints any
-            # exception of that import, including Ctrl-C, and raises an ImportError instead.
-            import numpy  # noqa: F401
-            import onnxruntime
             from tokenizers import Tokenizer
+
+            onnx_library.load()
         except ImportError as error:
             if _comes_of_ctrl_c(error, handled):
                 raise KeyboardInterrupt from error
             raise _dependency_missing(local.name, error) from error
         self.local = local
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = 1
-        options.inter_op_num_threads = 1
-        # The arena would keep the memory of the largest input until the session is closed.
-        options.enable_cpu_mem_arena = False
-        options.enable_mem_pattern = False
-        options.log_severity_level = 4
         try:
             tokenizer = run_on_thread(lambda: Tokenizer.from_file(str(local.tokenizer)), "load")
             # Creating the session releases the interpreter's lock, so both load side by side.
-            self._session = onnxruntime.InferenceSession(
-                str(local.model), options, providers=["CPUExecutionProvider"]
-            )
+            self._session = onnx_library.Session(local.model)
             self._tokenizer = tokenizer.result()
-        except Exception as error:  # both libraries raise bare exceptions
+        except Exception as error:  # tokenizers raises bare exceptions
             raise ModelError(
                 "model_unsupported", f"model {local.name!r} cannot be loaded: {_first_line(error)}"
             ) from error
-        self._inputs = {node.name for node in self._session.get_inputs()}
+        self._inputs = {name.decode(errors="replace") for name in self._session.inputs}
         if "input_ids" not in self._inputs or not self._inputs <= _INPUTS:
             raise ModelError(
                 "model_unsupported",
                 f"model {local.name!r} takes the inputs {', '.join(sorted(self._inputs))}: "
                 "crossgate feeds input_ids, attention_mask, token_type_ids and position_ids",
             )
-        self._output = self._session.get_outputs()[0].name
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
         self._plain = self._tokenizer
@@ -161,36 +145,32 @@ class OnnxModel:
             return _merged(first, second, self._suffix)
         return self._tokenizer.post_process(first, second)
 
-    def run(self, *inputs: Encoding) -> numpy.ndarray[Any, numpy.dtype[numpy.float32]]:
+    def run(self, *inputs: Encoding) -> Tensor:
         """Run the model on inputs of equal length and return the first output, of shape (N, ...).
 
         Raises:
             ModelError: `model_failed` if the runtime rejects the input, or exceeds the time limit.
         """
-        import numpy
-
         tokens = sum(len(encoding.ids) for encoding in inputs)
-        columns = {
+        columns: dict[str, Sequence[Sequence[int]]] = {
             "input_ids": [encoding.ids for encoding in inputs],
             "attention_mask": [encoding.attention_mask for encoding in inputs],
             "token_type_ids": [encoding.type_ids for encoding in inputs],
             "position_ids": [range(len(encoding.ids)) for encoding in inputs],
         }
-        feed = {name: numpy.array(columns[name], dtype=numpy.int64) for name in self._inputs}
         seconds = SECONDS + SECONDS_PER_TOKEN * tokens
-        with _limited(seconds) as options:
+        with _limited(self._session.run_options(), seconds) as options:
             try:
-                output = self._session.run([self._output], feed, options)[0]
-            except Exception as error:  # onnxruntime raises classes of its own for each status
+                return self._session.run({name: columns[name] for name in self._inputs}, options)
+            except OnnxError as error:
                 why = _first_line(error)
-                if options.terminate:
+                if options.terminated:
                     why = (
                         f"it was stopped after {seconds:.0f} s with {counted(tokens, 'token')} and "
                         "may never end: use another model"
                     )
                 message = f"model {self.local.name!r} failed: {why}"
                 raise ModelError("model_failed", message) from error
-        return numpy.asarray(output, dtype=numpy.float32)
 
 
 def _comes_of_ctrl_c(error: BaseException | None, handled: BaseException | None) -> bool:
@@ -228,16 +208,12 @@ def _first_line(error: Exception) -> str:
 
 
 @contextmanager
-def _limited(seconds: float) -> Iterator[onnxruntime.RunOptions]:
-    """Yield run options with which onnxruntime stops a run after this time.
+def _limited(options: RunOptions, seconds: float) -> Iterator[RunOptions]:
+    """Stop the run with these options after this time.
 
     The run stops between two nodes of the graph, including nodes within a loop; a single node is
     not interrupted.
     """
-    import onnxruntime
-
-    options = onnxruntime.RunOptions()
-    options.log_severity_level = 4  # `run` reports the error itself
     _running[id(options)] = time.monotonic() + seconds, options
     try:
         _watch()
@@ -268,7 +244,7 @@ def _stop_late_runs() -> None:
         now = time.monotonic()
         for until, options in list(_running.values()):
             if now >= until:
-                options.terminate = True
+                options.terminate()
 
 
 def _after_fork() -> None:
