@@ -111,6 +111,7 @@ def write_model(
     *,
     length: int | None = None,
     table: np.ndarray[Any, np.dtype[np.float32]] = TABLE,
+    output: str = "FLOAT",
 ) -> Path:
     """Write a model's folder: a graph of these nodes, the tokenizer, and the maximum length."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -125,7 +126,7 @@ def write_model(
         [helper.make_node(op, names, [out], **options) for op, names, out, options in nodes],
         "graph",
         [helper.make_tensor_value_info(name, kind.INT64, [1, "length"]) for name in inputs],
-        [helper.make_tensor_value_info("output", kind.FLOAT, None)],
+        [helper.make_tensor_value_info("output", getattr(kind, output), None)],
         [
             graphs.numpy_helper.from_array(value, name)
             for name, value in constants.items()
@@ -157,6 +158,39 @@ def test_a_graph_without_token_types(tmp_path: Path) -> None:
     encoder = CrossEncoder(write_model(tmp_path / "ids", SUMMED, ["input_ids"]))
     (score,) = encoder.score("red", passages_of(["fox"])).complete()
     assert score.score == CLS + RED + SEP + FOX + SEP
+
+
+@pytest.mark.parametrize("output", ["FLOAT", "FLOAT16", "DOUBLE", "INT32", "INT64"])
+def test_logits_of_any_type_of_number_are_read(tmp_path: Path, output: str) -> None:
+    number = getattr(graphs.TensorProto, output)
+    nodes: Nodes = [
+        ("ReduceSum", ["input_ids", "columns"], "sum", {"keepdims": 1}),
+        ("Cast", ["sum"], "output", {"to": number}),
+    ]
+    encoder = CrossEncoder(write_model(tmp_path / "cast", nodes, ["input_ids"], output=output))
+    (score,) = encoder.score("red", passages_of(["fox"])).complete()
+    assert score.score == CLS + RED + SEP + FOX + SEP
+
+
+@pytest.mark.parametrize("output", ["BOOL", "STRING"])
+def test_output_without_numbers_is_refused(tmp_path: Path, output: str) -> None:
+    nodes: Nodes = [("Cast", ["input_ids"], "output", {"to": getattr(graphs.TensorProto, output)})]
+    encoder = CrossEncoder(write_model(tmp_path / "cast", nodes, ["input_ids"], output=output))
+    message = refused("model_failed", lambda: encoder.score("red", passages_of(["fox"])))
+    assert "not numbers" in message
+
+
+def test_logit_beyond_32_bits_is_not_finite(tmp_path: Path) -> None:
+    nodes: Nodes = [
+        ("ReduceSum", ["input_ids", "columns"], "sum", {"keepdims": 1}),
+        ("Cast", ["sum"], "wide", {"to": graphs.TensorProto.DOUBLE}),
+        ("Exp", ["wide"], "huge", {}),
+        ("Mul", ["huge", "huge"], "square", {}),
+        ("Mul", ["square", "square"], "output", {}),
+    ]
+    folder = write_model(tmp_path / "huge", nodes, ["input_ids"], output="DOUBLE")
+    result = rerank("red", ["fox " * 9], reranker=folder)
+    assert [note.code for note in result.degraded] == ["no_profile", "reranker_failed"]
 
 
 def test_it_is_a_reranker(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import struct
 import sys
 from array import array
 from collections.abc import Callable, Mapping, Sequence
@@ -27,8 +28,8 @@ _VERSION = 22
 
 _FATAL = 4  # the only level that is logged; errors are returned
 _INT64 = 7
-# The numbers of element types, and how an array reads them.
-_ELEMENTS = {1: "f", 6: "i", 7: "q", 11: "d"}
+# The numbers of element types, and their formats in `struct`.
+_ELEMENTS = {1: "=f", 6: "=i", 7: "=q", 10: "=e", 11: "=d"}
 
 _PATH = ctypes.c_wchar_p if sys.platform == "win32" else c_char_p
 _OUT = POINTER(c_void_p)
@@ -262,11 +263,10 @@ class Session:
         code = _ELEMENTS.get(kind.value)
         if code is None:
             raise OnnxError(f"its first output has elements of type {kind.value}, not numbers")
-        values = array(code)
         data = library.create("GetTensorMutableData", value)
-        if count := prod(lengths):
-            values.frombytes(ctypes.string_at(data, count * values.itemsize))
-        return Tensor(tuple(lengths), array("f", values))
+        content = ctypes.string_at(data, prod(lengths) * struct.calcsize(code)) if data else b""
+        values = array("f", (number for (number,) in struct.iter_unpack(code, content)))
+        return Tensor(tuple(lengths), values)
 
     def _names(self, side: str) -> list[bytes]:
         library = self._library
