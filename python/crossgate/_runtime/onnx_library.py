@@ -265,7 +265,10 @@ class Session:
             raise OnnxError(f"its first output has elements of type {kind.value}, not numbers")
         data = library.create("GetTensorMutableData", value)
         content = ctypes.string_at(data, prod(lengths) * struct.calcsize(code)) if data else b""
-        values = array("f", (number for (number,) in struct.iter_unpack(code, content)))
+        if code == "=f":  # a hundred times as fast as number by number
+            values = array("f", content)
+        else:
+            values = array("f", (number for (number,) in struct.iter_unpack(code, content)))
         return Tensor(tuple(lengths), values)
 
     def _names(self, side: str) -> list[bytes]:
