@@ -1,6 +1,6 @@
 """onnxruntime's C interface, through the shared library that its package contains.
 
-Importing the package also imports numpy: together a sixth of the time of a process that reranks one
+Importing the package also imports numpy: together a fifth of the time of a process that reranks one
 prompt (docs/speed.md). The library alone needs neither.
 
 The interface is a table of functions, to which new versions of onnxruntime only append
@@ -43,7 +43,9 @@ _FUNCTIONS: dict[str, tuple[int, tuple[Any, ...]]] = {
         (
             c_void_p,
             c_void_p,
-            *(POINTER(c_char_p), _OUT, c_size_t),
+            POINTER(c_char_p),
+            _OUT,
+            c_size_t,
             POINTER(c_char_p),
             c_size_t,
             _OUT,
@@ -98,7 +100,7 @@ class Tensor:
 
     Attributes:
         shape: Length of each dimension.
-        values: The numbers, the last dimension first, as 32-bit floats.
+        values: The numbers as 32-bit floats; the index of the last dimension changes fastest.
     """
 
     shape: tuple[int, ...]
@@ -236,9 +238,8 @@ class Session:
             names = (c_char_p * count)(*(name.encode() for name in feed))
             values = (c_void_p * count)(*tensors)
             wanted = (c_char_p * 1)(self._output)
-            library.call(
-                *("Run", self._session, options, names, values, count, wanted, 1, byref(output))
-            )
+            feeds = (names, values, count)
+            library.call("Run", self._session, options, *feeds, wanted, 1, byref(output))
             return self._tensor(output)
         finally:
             for tensor in tensors:
@@ -251,7 +252,7 @@ class Session:
         is_tensor, kind, dimensions = c_int(), c_int(), c_size_t()
         library.call("IsTensor", value, byref(is_tensor))
         if not is_tensor:
-            raise OnnxError("its first output is no tensor")
+            raise OnnxError("its first output is not a tensor")
         described = library.create("GetTensorTypeAndShape", value)
         try:
             library.call("GetTensorElementType", described, byref(kind))
