@@ -17,8 +17,8 @@ from crossgate import Context, CrossgateError, InputError, ModelError, Router, r
 from crossgate._agents.hook.answer import _context
 from crossgate._agents.hook.formats import AGENTS, read_hook_prompt
 from crossgate._retrieval.document_index import bundled_embedder
-from crossgate._sources.agent_prompts import is_from_machine
 from crossgate._sources.transcripts import last_requests
+from crossgate._values.agent_prompts import is_from_machine
 from hook_home import Home
 
 SKILLS = {

@@ -37,7 +37,6 @@ from crossgate._agents.hook.options import BadHookOptions, HookOptions, parse
 from crossgate._agents.hook.refresh import build, try_lock
 from crossgate._agents.hook.skill_library import SkillLibrary, is_stale, library_of
 from crossgate._decision.router import DEFAULT_PROFILE
-from crossgate._sources.agent_prompts import is_hook_input
 from crossgate._telemetry.log import (
     JsonLinesLog,
     LoggedDecision,
@@ -45,6 +44,7 @@ from crossgate._telemetry.log import (
     LoggedUse,
     read_log,
 )
+from crossgate._values.agent_prompts import is_hook_input
 from crossgate.calibration import run_from_log
 from hook_home import CROSSGATE, GIT, PDF, SKILLS, Home, furnished
 

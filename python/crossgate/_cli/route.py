@@ -19,10 +19,10 @@ from crossgate._cli.decision_output import (
 )
 from crossgate._cli.input import text_of
 from crossgate._cli.output import WIDTH, json_option, paint, plain, say, show, show_json
-from crossgate._sources.agent_prompts import is_hook_input
 from crossgate._support.checks import MAX_QUERY_CHARACTERS, check_text
 from crossgate._support.errors import InputError
 from crossgate._support.wording import counted, did_you_mean
+from crossgate._values.agent_prompts import is_hook_input
 
 if TYPE_CHECKING:
     from crossgate._decision.explain import Explanation

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from crossgate._sources.agent_prompts import is_command, is_from_machine
 from crossgate._support.checks import check_path
 from crossgate._support.errors import SourceError
 from crossgate._support.files import open_source
 from crossgate._support.limits import EVALUATION_BYTES, ROW_BYTES
+from crossgate._values.agent_prompts import is_command, is_from_machine
 
 TAIL_BYTES = 512 * 1024
 """Bytes at the end of a transcript in which the last prompts are looked for."""

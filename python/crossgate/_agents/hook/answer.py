@@ -15,8 +15,8 @@ from crossgate._agents.hook.injection import Pick, context_of, shortlist_of
 from crossgate._agents.hook.options import HookOptions
 from crossgate._agents.hook.session_state import Session
 from crossgate._agents.hook.skill_library import SkillLibrary, is_parked_folder, was_indexed
-from crossgate._sources.agent_prompts import is_command, is_from_machine
 from crossgate._support.errors import CrossgateError, first_line
+from crossgate._values.agent_prompts import is_command, is_from_machine
 from crossgate._values.results import Hit, RouteResult
 
 if TYPE_CHECKING:
