@@ -15,7 +15,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from tokenizers import Encoding
 
 from crossgate._evaluation.data.datasets import Dataset, read_dataset
 from crossgate._evaluation.measures.quality import measure_answer
@@ -24,6 +23,7 @@ from crossgate._evaluation.runs.modes import decide
 from crossgate._reranking.cross_encoder import CrossEncoder
 from crossgate._runtime.onnx import OnnxModel
 from crossgate._runtime.onnx_library import Tensor
+from crossgate._runtime.tokenizer import Input
 
 
 class Counted(OnnxModel):
@@ -31,7 +31,7 @@ class Counted(OnnxModel):
 
     pieces_read = 0
 
-    def run(self, *inputs: Encoding) -> Tensor:
+    def run(self, *inputs: Input) -> Tensor:
         """Run the model."""
         self.pieces_read += sum(len(each.ids) for each in inputs)
         return super().run(*inputs)

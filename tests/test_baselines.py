@@ -9,13 +9,13 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
-from tokenizers import Encoding
 
 from crossgate import Profile
 from crossgate._decision.router import DEFAULT_PROFILE
 from crossgate._evaluation.measures.statistics import Interval, mean
 from crossgate._reranking.cross_encoder import CrossEncoder
 from crossgate._retrieval.embedding import OnnxEmbedder
+from crossgate._runtime.tokenizer import Input
 from crossgate._values.profile_files import profile_values, read_profile
 from crossgate.evaluation import measure, read_dataset, read_run, summarize
 
@@ -50,9 +50,9 @@ class RememberingReranker(CrossEncoder):
         super().__init__()
         self._known: dict[tuple[int, ...], float] = {}
 
-    def _logits(self, *inputs: Encoding) -> list[float]:
+    def _logits(self, *inputs: Input) -> list[float]:
         """Return the logits of inputs."""
-        pairs = [tuple(encoding.ids) for encoding in inputs]
+        pairs = [tuple(read.ids) for read in inputs]
         if any(pair not in self._known for pair in pairs):
             self._known.update(zip(pairs, super()._logits(*inputs), strict=True))
         return [self._known[pair] for pair in pairs]

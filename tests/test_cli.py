@@ -379,7 +379,11 @@ def test_models_verify_checks_the_hashes(run: Any) -> None:
     single = checked(
         run("models", "verify", "crossgate-router-minilm-l12", "--json"), "models_verify"
     )
-    assert len(single["files"]) == 2
+    assert [file["file"] for file in single["files"]] == [
+        "graph.onnx",
+        "model.onnx",
+        "tokenizer.json",
+    ]
     assert run("models", "verify").code == 0
 
 
@@ -1072,7 +1076,7 @@ def test_ctrl_c_during_indexing(home: Path, tmp_path: Path, words: Path, earlier
             "crossgate._values.results",
             "argparse",
         ),
-        *("onnxruntime", "tokenizers"),
+        "onnxruntime",
     ],
 )
 def test_ctrl_c_during_import_of_a_package(run: Any, tmp_path: Path, module: str) -> None:
@@ -1104,18 +1108,6 @@ def test_ctrl_c_at_exit_ends_by_the_signal(run: Any, tmp_path: Path) -> None:
     done = run("--version", variables={"PYTHONPATH": str(tmp_path)})
     assert (done.code, done.err) == (-signal.SIGINT, "")
     assert done.out.startswith("crossgate ")
-
-
-@pytest.mark.parametrize("chain", ["raise ImportError('no luck')", "raise ImportError from error"])
-def test_ctrl_c_reraised_as_an_import_error_exits_with_130(
-    run: Any, tmp_path: Path, chain: str
-) -> None:
-    (tmp_path / "tokenizers.py").write_text(
-        f"try:\n    raise KeyboardInterrupt\nexcept KeyboardInterrupt as error:\n    {chain}\n"
-    )
-    done = run("demo", variables={"PYTHONPATH": str(tmp_path)})
-    assert (done.code, done.out) == (130, "")
-    assert done.err == "crossgate: interrupted, no partial output remains\n"
 
 
 # Environments.

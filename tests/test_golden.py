@@ -7,9 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+import os
 import random
 import struct
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +23,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import load, numpy_helper
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer as PackageTokenizer
 
 from crossgate import CrossEncoder, OnnxEmbedder, _core, set_threads
 from crossgate._reranking.cross_encoder import together
 from crossgate._runtime import onnx, threads
+from crossgate._runtime.models import manifest
 from crossgate._runtime.models.folder import locate
 from crossgate._runtime.models.manifest import EMBEDDER as BUNDLED
-from crossgate._runtime.models.manifest import PASSAGE_RERANKER, ModelKind
+from crossgate._runtime.models.manifest import PASSAGE_RERANKER, ROUTING_RERANKER, ModelKind
+from crossgate._runtime.tokenizer import Tokenizer
 from crossgate.rerankers import Deadline, PairScore, passages_of
 
+ROOT = Path(__file__).parents[1]
 GOLDEN = {
     path.stem: json.loads(path.read_text(encoding="utf-8"))
     for path in (Path(__file__).parent / "golden").glob("*.json")
@@ -52,7 +60,7 @@ def own_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def shortened(name: str, kind: ModelKind, length: int, folder: Path) -> Path:
     """Return a folder with a bundled model that reads as much as the golden values did."""
     local = locate(name, kind)
-    (folder / "model.onnx").symlink_to(local.model)
+    (folder / "model.onnx").symlink_to(local.model.with_name("model.onnx"))
     (folder / "tokenizer.json").symlink_to(local.tokenizer)
     (folder / "tokenizer_config.json").write_text(json.dumps({"model_max_length": length}))
     return folder
@@ -120,15 +128,15 @@ def test_the_golden_values_are_of_these_models() -> None:
 @pytest.fixture
 def inputs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What every model is run on from here on."""
-    encodings: list[Any] = []
+    read: list[Any] = []
     run = onnx.OnnxModel.run
 
-    def spy(model: onnx.OnnxModel, encoding: Any) -> Any:
-        encodings.append(encoding)
-        return run(model, encoding)
+    def spy(model: onnx.OnnxModel, given: Any) -> Any:
+        read.append(given)
+        return run(model, given)
 
     monkeypatch.setattr(onnx.OnnxModel, "run", spy)
-    return encodings
+    return read
 
 
 @pytest.mark.parametrize("case", EMBEDDER["cases"], ids=lambda case: repr(case["text"])[:30])
@@ -136,15 +144,14 @@ def test_a_text_has_the_same_tokens(inputs: list[Any], tmp_path: Path, case: Any
     length = EMBEDDER["made_with"]["maximum_tokens"]
     assert core_embedder(length).tokens(case["text"]) == case["input_ids"]
     OnnxEmbedder(shortened(BUNDLED, "embedder", length, tmp_path)).embed([case["text"]])
-    (encoding,) = inputs
-    assert encoding.ids == case["input_ids"]
-    assert encoding.attention_mask == [1] * len(encoding.ids)
+    (read,) = inputs
+    assert read.ids == case["input_ids"]
 
 
 @pytest.fixture(scope="module")
-def tokenizer() -> Tokenizer:
+def tokenizer() -> PackageTokenizer:
     """Return the library's own tokenizer, cut to what the tests read."""
-    tokenizer = Tokenizer.from_file(str(locate(BUNDLED, "embedder").tokenizer))
+    tokenizer = PackageTokenizer.from_file(str(locate(BUNDLED, "embedder").tokenizer))
     tokenizer.no_padding()
     tokenizer.enable_truncation(24)
     return tokenizer
@@ -159,7 +166,7 @@ ODD += ["\t", "\n", "\r", "\0", "\x7f", "\x85", "\u00a0", "\u2028", "\U000e0001"
 @settings(max_examples=400, deadline=None)
 @given(text=st.lists(st.sampled_from(ODD) | st.characters(codec="utf-8")).map("".join))
 def test_tokens_are_those_of_the_library_of_tokenizers(
-    embedder24: _core.Embedder, tokenizer: Tokenizer, text: str
+    embedder24: _core.Embedder, tokenizer: PackageTokenizer, text: str
 ) -> None:
     assert embedder24.tokens(text) == tokenizer.encode(text).ids
 
@@ -189,10 +196,9 @@ def test_a_pair_has_the_same_tokens(
     cross_encoder: CrossEncoder, inputs: list[Any], case: Any
 ) -> None:
     cross_encoder.score(case["query"], passages_of([case["document"]]))
-    (encoding,) = inputs
-    assert encoding.ids == case["input_ids"]
-    assert encoding.type_ids == case["token_type_ids"]
-    assert encoding.attention_mask == [1] * len(encoding.ids)
+    (read,) = inputs
+    assert read.ids == case["input_ids"]
+    assert read.segments == case["token_type_ids"]
 
 
 @pytest.mark.parametrize("place", range(len(PAIRS)), ids=lambda place: repr(PAIRS[place])[:40])
@@ -212,9 +218,9 @@ def test_the_passage_reranker_reads_the_same(
     reader: CrossEncoder, inputs: list[Any], case: Any
 ) -> None:
     (found,) = reader.score(case["query"], passages_of([case["document"]])).complete()
-    (encoding,) = inputs
-    assert encoding.ids == case["input_ids"]
-    assert encoding.type_ids == case["token_type_ids"]
+    (read,) = inputs
+    assert read.ids == case["input_ids"]
+    assert read.segments == case["token_type_ids"]
     tolerance = PASSAGES["tolerance"]
     assert found.score == pytest.approx(case["logit"], abs=tolerance["logit"])
     # The graph as published, run as it is: what others score with the same model.
@@ -240,7 +246,8 @@ def test_the_passage_reranker_is_the_same_on_average(
 
 def test_no_two_neighbouring_weights_of_the_passage_reranker_saturate() -> None:
     """Check the property of the graph that keeps its products exact on processors without VNNI."""
-    graph = load(locate(PASSAGE_RERANKER, "cross-encoder").model).graph
+    path = locate(PASSAGE_RERANKER, "cross-encoder").model
+    graph = load(path.with_name("model.onnx")).graph
     constants = {one.name: one for one in graph.initializer}
     products = [one for one in graph.node if one.op_type == "MatMulIntegerToFloat"]
     assert len(products) == 48
@@ -323,3 +330,70 @@ def test_a_vector_depends_on_its_text_alone(count: int) -> None:
     assert np.array_equal(np.array(shipped.embed(texts)), alone)
     assert np.array_equal(np.array(shipped.embed(texts[::-1]))[::-1], alone)
     assert shipped.dimension == alone.shape[1] == 384
+
+
+@pytest.mark.parametrize("name", [ROUTING_RERANKER, PASSAGE_RERANKER])
+def test_a_graph_with_mapped_weights_gives_the_same_logits_to_the_bit(
+    name: str, tmp_path: Path
+) -> None:
+    local = locate(name, "cross-encoder")
+    assert local.model.name == "graph.onnx"
+    whole = CrossEncoder(shortened(name, "cross-encoder", local.max_length, tmp_path))
+    whole._local = replace(whole._local, query_length=local.query_length)
+    for query, document in PAIRS:
+        passages = passages_of([document])
+        assert CrossEncoder(name).score(query, passages) == whole.score(query, passages)
+
+
+@pytest.mark.parametrize("name", [ROUTING_RERANKER, PASSAGE_RERANKER])
+def test_the_graph_with_mapped_weights_is_what_the_script_writes(name: str, tmp_path: Path) -> None:
+    local = locate(name, "cross-encoder")
+    (tmp_path / "model.onnx").symlink_to(local.model.with_name("model.onnx"))
+    subprocess.run(
+        [sys.executable, ROOT / "models" / "map_weights.py", tmp_path], check=True, timeout=120
+    )
+    assert (tmp_path / "graph.onnx").read_bytes() == local.model.read_bytes()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links need a privilege on this system")
+def test_models_are_found_through_links_to_each_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path in manifest.BUNDLED.rglob("*"):
+        if path.is_file():
+            link = tmp_path / path.relative_to(manifest.BUNDLED)
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(path)
+    monkeypatch.setattr(manifest, "BUNDLED", tmp_path)
+    (found,) = CrossEncoder().score("merge pdfs", passages_of(["joins PDF files"])).complete()
+    assert math.isfinite(found.score)
+
+
+@pytest.fixture(scope="module")
+def bundled() -> Tokenizer:
+    return Tokenizer(locate(ROUTING_RERANKER, "cross-encoder"))
+
+
+@pytest.fixture(scope="module")
+def package() -> PackageTokenizer:
+    return PackageTokenizer.from_file(str(locate(ROUTING_RERANKER, "cross-encoder").tokenizer))
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    texts=st.lists(
+        st.lists(st.sampled_from(ODD) | st.characters(codec="utf-8")).map("".join),
+        min_size=2,
+        max_size=2,
+    ),
+    most=st.integers(0, 12),
+)
+def test_a_pair_is_that_of_the_library_of_tokenizers(
+    bundled: Tokenizer, package: PackageTokenizer, texts: list[str], most: int
+) -> None:
+    parts = [package.encode(text, add_special_tokens=False) for text in texts]
+    for part in parts:
+        part.truncate(most)
+    expected = package.post_process(parts[0], parts[1])
+    found = bundled.pair.around(*(bundled.pieces(text, most) for text in texts))
+    assert (found.ids, found.segments) == (expected.ids, expected.type_ids)

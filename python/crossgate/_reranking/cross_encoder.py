@@ -18,7 +18,7 @@ from crossgate._support.wording import counted, share_of
 from crossgate._values.results import Degradation, Passage
 
 if TYPE_CHECKING:
-    from tokenizers import Encoding
+    from crossgate._runtime.tokenizer import Input
 
 # Pairs of equal length that run together, and the word pieces up to which that is faster.
 _PAIRS_PER_RUN = 4
@@ -78,7 +78,7 @@ class CrossEncoder:
                 the passage.
             ModelError: `dependency_missing`, `model_unsupported` or `model_failed`.
         """
-        if deadline.left is None and self._local.scales_tokens:
+        if deadline.left is None and self._local.bundled:
             return Scores(self._score_together(query, _texts(passages)))
         scored = run_until(self._scorer(query), _texts(passages), _until(deadline))
         return self._scores(scored, passages)
@@ -86,7 +86,7 @@ class CrossEncoder:
     def _score_together(self, query: str, texts: Sequence[str]) -> list[PairScore]:
         """Score all texts, several of equal length in one run."""
         inputs = run_all(self._reader(query), texts)
-        parts = together([len(encoding.ids) for encoding, _ in inputs])
+        parts = together([len(pair.ids) for pair, _ in inputs])
         logits = run_all(lambda part: self._logits(*(inputs[place][0] for place in part)), parts)
         scores = {
             place: score
@@ -136,8 +136,9 @@ class CrossEncoder:
         """
         if len(query) <= self._most_query_pieces or not self._reads_whole_queries:
             return False
-        model = self._loaded()
-        return model.clips(query) or len(model.pieces(query).ids) > self._most_query_pieces
+        tokenizer = self._loaded().tokenizer
+        most = self._most_query_pieces
+        return tokenizer.clips(query) or len(tokenizer.pieces(query, most + 1)) > most
 
     @property
     def _most_query_pieces(self) -> int:
@@ -151,12 +152,12 @@ class CrossEncoder:
         read = self._reader(query)
 
         def score(text: str) -> PairScore:
-            encoding, truncated = read(text)
-            return PairScore(self._logits(encoding)[0], truncated)
+            pair, truncated = read(text)
+            return PairScore(self._logits(pair)[0], truncated)
 
         return score
 
-    def _logits(self, *inputs: Encoding) -> list[float]:
+    def _logits(self, *inputs: Input) -> list[float]:
         """Return the logits of inputs of equal length."""
         logits = self._loaded().run(*inputs).values
         if len(logits) != len(inputs):
@@ -167,19 +168,19 @@ class CrossEncoder:
             )
         return list(logits)
 
-    def _reader(self, query: str) -> Callable[[str], tuple[Encoding, bool]]:
+    def _reader(self, query: str) -> Callable[[str], tuple[Input, bool]]:
         """Return a function from a text to the input of its pair, and whether it was cut."""
-        model = self._loaded()
+        tokenizer = self._loaded().tokenizer
         if self.cuts(query):
-            asked = model.ends(query, self._most_query_pieces)
+            asked = tokenizer.ends(query, self._most_query_pieces)
         else:
-            asked = model.query(query)
-        room = model.room(asked)
+            asked = tokenizer.query(query)
+        room = self._local.max_length - tokenizer.pair.size - len(asked)
         read_whole = self._local.query_length is None
         if room < _LEAST_PASSAGE_PIECES or (
-            read_whole and self._local.template is not None and model.clips(query)
+            read_whole and self._local.template is not None and tokenizer.clips(query)
         ):
-            most = len(asked.ids) + room - _LEAST_PASSAGE_PIECES
+            most = len(asked) + room - _LEAST_PASSAGE_PIECES
             if most < 1:
                 raise ModelError(
                     "model_unsupported",
@@ -190,15 +191,14 @@ class CrossEncoder:
             raise InputError(
                 "query_too_long",
                 f"the query has {counted(len(query), 'character')} and "
-                f"{counted(len(asked.ids), 'word piece')}, and "
+                f"{counted(len(asked), 'word piece')}, and "
                 f"{self.name} reads at most {most}: pass only the part with the request",
             )
 
-        def read(text: str) -> tuple[Encoding, bool]:
-            pieces = model.document(text)
-            truncated = len(pieces.ids) > room or model.clips(text)
-            pieces.truncate(room)
-            return model.join(asked, pieces), truncated
+        def read(text: str) -> tuple[Input, bool]:
+            pieces = tokenizer.document(text, room + 1)
+            truncated = len(pieces) > room or tokenizer.clips(text)
+            return tokenizer.pair.around(asked, pieces[:room]), truncated
 
         return read
 

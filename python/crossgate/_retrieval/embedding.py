@@ -132,9 +132,9 @@ def _by_onnxruntime(local: LocalModel) -> Callable[[str], Sequence[float]]:
     import numpy
 
     def embed(text: str) -> Sequence[float]:
-        pieces = model.pieces(text)
-        pieces.truncate(model.room())
-        result = model.run(model.join(pieces))
+        tokenizer = model.tokenizer
+        pieces = tokenizer.pieces(text, local.max_length - tokenizer.single.size)
+        result = model.run(tokenizer.single.around(pieces))
         output = numpy.array(result.values, numpy.float32).reshape(result.shape)[0]
         if output.ndim == 2:
             output = output.mean(axis=0)

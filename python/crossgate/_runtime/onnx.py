@@ -1,9 +1,8 @@
-"""ONNX models with their tokenizers; each run has a time limit."""
+"""`OnnxModel`: a graph with its tokenizer, whose runs have a time limit."""
 
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -13,19 +12,14 @@ from typing import TYPE_CHECKING
 from crossgate._runtime import onnx_library
 from crossgate._runtime.onnx_library import OnnxError, RunOptions, Tensor
 from crossgate._runtime.threads import run_on_thread
+from crossgate._runtime.tokenizer import Input, Tokenizer
 from crossgate._support.errors import ModelError
 from crossgate._support.wording import counted
 
 if TYPE_CHECKING:
-    from tokenizers import Encoding
-
     from crossgate._runtime.models.local_files import LocalModel
 
 _INPUTS = {"input_ids", "attention_mask", "token_type_ids", "position_ids"}
-
-# A word piece has far fewer characters on average. Text beyond this many characters per piece
-# cannot reach the model, and tokenising it would cost seconds.
-_CHARACTERS_PER_PIECE = 64
 
 # Time limit of a run, since a graph can contain an endless loop. The largest model of the registry
 # needs a twentieth of it on a slow processor, the bundled models a thousandth.
@@ -50,28 +44,24 @@ class OnnxModel:
     Args:
         local: The verified files.
 
+    Attributes:
+        tokenizer: Its tokenizer.
+
     Raises:
-        ModelError: `dependency_missing` without onnxruntime or tokenizers, `model_unsupported` if
-            the files are not an ONNX model with a matching tokenizer.
+        ModelError: `dependency_missing` without a package that the model needs,
+            `model_unsupported` if the files are not an ONNX model with a matching tokenizer.
     """
 
     def __init__(self, local: LocalModel) -> None:
-        handled = sys.exception()
-        try:
-            from tokenizers import Tokenizer
-
-            onnx_library.load()
-        except ImportError as error:
-            if _comes_of_ctrl_c(error, handled):
-                raise KeyboardInterrupt from error
-            raise _dependency_missing(local.name, error) from error
         self.local = local
         try:
-            tokenizer = run_on_thread(lambda: Tokenizer.from_file(str(local.tokenizer)), "load")
-            # Creating the session releases the interpreter's lock, so both load side by side.
+            # Both release the interpreter's lock while they load.
+            tokenizer = run_on_thread(lambda: Tokenizer(local), "load")
             self._session = onnx_library.Session(local.model)
-            self._tokenizer = tokenizer.result()
-        except Exception as error:  # tokenizers raises bare exceptions
+            self.tokenizer = tokenizer.result()
+        except ImportError as error:
+            raise _dependency_missing(local.name, error) from error
+        except Exception as error:  # the package `tokenizers` raises bare exceptions
             raise ModelError(
                 "model_unsupported", f"model {local.name!r} cannot be loaded: {_first_line(error)}"
             ) from error
@@ -82,81 +72,19 @@ class OnnxModel:
                 f"model {local.name!r} takes the inputs {', '.join(sorted(self._inputs))}: "
                 "crossgate feeds input_ids, attention_mask, token_type_ids and position_ids",
             )
-        self._tokenizer.no_padding()
-        self._tokenizer.no_truncation()
-        self._plain = self._tokenizer
-        self._suffix: Encoding | None = None
-        if local.template is not None:
-            self._suffix = self._tokenizer.encode(local.template.suffix, add_special_tokens=False)
-            self._plain = Tokenizer.from_str(self._tokenizer.to_str())
-            self._plain.encode_special_tokens = True
 
-    def clips(self, text: str) -> bool:
-        """Return whether a text is too long to be tokenised whole."""
-        return len(text) > self.local.max_length * _CHARACTERS_PER_PIECE
-
-    def pieces(self, text: str) -> Encoding:
-        """Return the word pieces of a text, or of its start, without special tokens."""
-        start = text[: self.local.max_length * _CHARACTERS_PER_PIECE]
-        return self._plain.encode(start, add_special_tokens=False)
-
-    def ends(self, text: str, most: int) -> Encoding:
-        """Return the first and the last word pieces of a text, `most` of them in all.
-
-        The text must have more pieces than that.
-        """
-        size = most * _CHARACTERS_PER_PIECE
-        first = self._plain.encode(text[:size], add_special_tokens=False)
-        last = self._plain.encode(text[-size:], add_special_tokens=False)
-        first.truncate(most - most // 2)
-        last.truncate(most // 2, direction="left")
-        return _merged(first, last)
-
-    def query(self, text: str) -> Encoding:
-        """Return the word pieces of a pair's first part: the query with the template's prefix.
-
-        If the model has a `query_length`, only the beginning of the query is read.
-        """
-        template = self.local.template
-        if template is None:
-            pieces = self.pieces(text)
-            if self.local.query_length is not None:
-                pieces.truncate(self.local.query_length)
-            return pieces
-        prefix = self._tokenizer.encode(template.prefix, add_special_tokens=False)
-        return _merged(prefix, self.pieces(template.body.replace("{query}", text)))
-
-    def document(self, text: str) -> Encoding:
-        """Return the word pieces of a pair's second part, the document."""
-        # The tokenizers of models with templates read the space as the start of a word.
-        return self.pieces(text if self.local.template is None else " " + text)
-
-    def room(self, first: Encoding | None = None) -> int:
-        """Return how many more word pieces fit into an input that contains `first`."""
-        if self._suffix is not None:
-            fixed = len(self._suffix.ids)
-        else:
-            fixed = self._tokenizer.num_special_tokens_to_add(first is not None)
-        return self.local.max_length - fixed - (0 if first is None else len(first.ids))
-
-    def join(self, first: Encoding, second: Encoding | None = None) -> Encoding:
-        """Return a complete input of one text or a pair, with the special tokens."""
-        if self._suffix is not None and second is not None:
-            return _merged(first, second, self._suffix)
-        return self._tokenizer.post_process(first, second)
-
-    def run(self, *inputs: Encoding) -> Tensor:
+    def run(self, *inputs: Input) -> Tensor:
         """Run the model on inputs of equal length and return the first output, of shape (N, ...).
 
         Raises:
             ModelError: `model_failed` if the runtime rejects the input, or exceeds the time limit.
         """
-        tokens = sum(len(encoding.ids) for encoding in inputs)
+        tokens = sum(len(read.ids) for read in inputs)
         columns: dict[str, Sequence[Sequence[int]]] = {
-            "input_ids": [encoding.ids for encoding in inputs],
-            "attention_mask": [encoding.attention_mask for encoding in inputs],
-            "token_type_ids": [encoding.type_ids for encoding in inputs],
-            "position_ids": [range(len(encoding.ids)) for encoding in inputs],
+            "input_ids": [read.ids for read in inputs],
+            "attention_mask": [[1] * len(read.ids) for read in inputs],
+            "token_type_ids": [read.segments for read in inputs],
+            "position_ids": [range(len(read.ids)) for read in inputs],
         }
         seconds = SECONDS + SECONDS_PER_TOKEN * tokens
         with _limited(self._session.run_options(), seconds) as options:
@@ -173,15 +101,6 @@ class OnnxModel:
                 raise ModelError("model_failed", message) from error
 
 
-def _comes_of_ctrl_c(error: BaseException | None, handled: BaseException | None) -> bool:
-    """Return whether Ctrl-C caused an error, rather than the exception already being handled."""
-    while error is not None and error is not handled:
-        if isinstance(error, KeyboardInterrupt):
-            return True
-        error = error.__cause__ or error.__context__
-    return False
-
-
 def _dependency_missing(name: str, error: ImportError) -> ModelError:
     """Return the error for a package that is missing or cannot be imported."""
     if isinstance(error, ModuleNotFoundError):
@@ -195,12 +114,6 @@ def _dependency_missing(name: str, error: ImportError) -> ModelError:
             f"imported: {_first_line(error)}"
         )
     return ModelError("dependency_missing", message)
-
-
-def _merged(*parts: Encoding) -> Encoding:
-    from tokenizers import Encoding
-
-    return Encoding.merge(list(parts), growing_offsets=True)
 
 
 def _first_line(error: Exception) -> str:

@@ -4,7 +4,6 @@ mod encoder;
 mod float;
 mod model_file;
 mod product;
-mod word_pieces;
 
 use std::fs::File;
 use std::path::Path;
@@ -13,9 +12,9 @@ use bytes::Bytes;
 use memmap2::Mmap;
 
 use crate::error::{Error, Kind, Result};
+use crate::word_pieces::WordPieces;
 use encoder::Encoder;
 use model_file::Constants;
-use word_pieces::WordPieces;
 
 /// Characters that are read per token of the input. Word pieces are much shorter, so the rest of a
 /// long text could not be part of the input.
@@ -53,17 +52,14 @@ impl Embedder {
     /// Inputs are truncated to `most_tokens` tokens. Fails with `model_incomplete` if a file cannot
     /// be read, and with `model_unsupported` if models/build.py would not write such a file.
     pub fn open(model: &Path, tokenizer: &Path, most_tokens: usize) -> Result<Self> {
-        let unreadable = |path: &Path, error: &std::io::Error| -> Error {
-            Kind::ModelUnreadable { path: path.to_owned(), cause: error.to_string() }.into()
-        };
-        let words = std::fs::read(tokenizer).map_err(|error| unreadable(tokenizer, &error))?;
-        let mapped = File::open(model).and_then(|file| map(&file));
-        let mapped = mapped.map_err(|error| unreadable(model, &error))?;
-        Self::read(Bytes::from_owner(mapped), &words, most_tokens)
+        let words = WordPieces::open(tokenizer)?;
+        let mapped = File::open(model).and_then(|file| map(&file)).map_err(|error| {
+            Error::from(Kind::ModelUnreadable { path: model.to_owned(), cause: error.to_string() })
+        })?;
+        Self::read(Bytes::from_owner(mapped), words, most_tokens)
     }
 
-    fn read(model: Bytes, tokenizer: &[u8], most_tokens: usize) -> Result<Self> {
-        let words = WordPieces::read(tokenizer)?;
+    fn read(model: Bytes, words: WordPieces, most_tokens: usize) -> Result<Self> {
         let encoder = Encoder::read(&Constants::read(model)?, words.size(), most_tokens)?;
         Ok(Self { words, encoder, most_tokens })
     }
@@ -179,7 +175,9 @@ mod tests {
         tokenizer: &[u8],
         text: &str,
     ) -> std::result::Result<(), TestCaseError> {
-        match Embedder::read(model.into(), tokenizer, TOKENS) {
+        let opened = WordPieces::read(tokenizer)
+            .and_then(|words| Embedder::read(model.into(), words, TOKENS));
+        match opened {
             Ok(embedder) => {
                 prop_assert!(embedder.tokens(text).len() <= TOKENS);
                 prop_assert_eq!(embedder.embed(text).len(), embedder.dimension());
@@ -191,7 +189,8 @@ mod tests {
 
     #[test]
     fn valid_files_are_read() {
-        let embedder = Embedder::read(MODEL.clone().into(), TOKENIZER.as_bytes(), TOKENS).unwrap();
+        let words = WordPieces::read(TOKENIZER.as_bytes()).unwrap();
+        let embedder = Embedder::read(MODEL.clone().into(), words, TOKENS).unwrap();
         assert_eq!(embedder.tokens("Red fishes"), [2, 5, 6, 7, 3]);
         assert!(embedder.embed("Red fishes").iter().all(|value| value.is_finite()));
     }

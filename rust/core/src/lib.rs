@@ -57,6 +57,7 @@ pub mod text;
 pub mod trace;
 pub mod triggers;
 pub mod versions;
+pub mod word_pieces;
 
 pub use error::{Error, Family, Result};
 pub use index::Index;

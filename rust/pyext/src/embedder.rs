@@ -1,4 +1,4 @@
-//! Python class of the bundled embedder, and the digest of model files.
+//! Python classes of the bundled models, and the digest of model files.
 
 use std::path::PathBuf;
 
@@ -28,6 +28,33 @@ impl Embedder {
 
     fn embed(&self, py: Python<'_>, text: &str) -> Vec<f32> {
         py.detach(|| self.0.embed(text))
+    }
+}
+
+/// The tokenizer of the bundled models.
+#[pyclass(frozen, module = "crossgate._core")]
+pub(crate) struct WordPieces(crossgate_core::word_pieces::WordPieces);
+
+#[pymethods]
+impl WordPieces {
+    #[new]
+    #[expect(clippy::needless_pass_by_value, reason = "PyO3 passes an owned path")]
+    fn new(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
+        Ok(Self(py.detach(|| crossgate_core::word_pieces::WordPieces::open(&path))?))
+    }
+
+    #[getter]
+    fn first(&self) -> u32 {
+        self.0.first()
+    }
+
+    #[getter]
+    fn last(&self) -> u32 {
+        self.0.last()
+    }
+
+    fn ids(&self, py: Python<'_>, text: &str, most: usize) -> Vec<u32> {
+        py.detach(|| self.0.ids(text, most))
     }
 }
 

@@ -51,8 +51,9 @@ class LocalModel:
             profiles store it, to detect another model.
         template: The text around a pair, or None for a model that reads two segments.
         need: The head that predicts whether a query needs any document, or None.
-        scales_tokens: Whether activations are quantised token by token, so that inputs of equal
-            length can run together without a change of their results.
+        bundled: Whether the package contains it. Bundled models quantise activations token by
+            token, so that inputs of equal length can run together without a change of their
+            results.
     """
 
     name: str
@@ -65,7 +66,7 @@ class LocalModel:
     query_length: int | None = None
     template: Template | None = None
     need: Path | None = None
-    scales_tokens: bool = False
+    bundled: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,7 +243,8 @@ def verified(model: ModelSpec) -> LocalModel:
     return LocalModel(
         name=model.name,
         kind=model.kind,
-        model=root / files["model"].path,
+        # Links lead to where both files are: onnxruntime reads weights only from beside the graph.
+        model=(root / files["model"].path).resolve(),
         tokenizer=root / files["tokenizer"].path,
         max_length=model.max_length,
         query_length=model.query_length,
@@ -250,7 +252,7 @@ def verified(model: ModelSpec) -> LocalModel:
         identity=identity_of(model.name, model.weights.sha256),
         template=model.template,
         need=root / files["need"].path if "need" in files else None,
-        scales_tokens=model.source == "bundled",
+        bundled=model.source == "bundled",
     )
 
 

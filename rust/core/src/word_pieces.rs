@@ -2,13 +2,15 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::path::Path;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
+use smol_str::SmolStr;
 use unicode_categories::UnicodeCategories as _;
 use unicode_normalization::UnicodeNormalization as _;
 
-use crate::error::{Error, ModelProblem, Result};
+use crate::error::{Error, Kind, ModelProblem, Result};
 
 /// Tokens that a text can contain literally. They are found before the text is normalised.
 const SPECIAL: [&str; 5] = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"];
@@ -18,16 +20,27 @@ const LONGEST_WORD: usize = 100;
 
 /// A vocabulary and the ids of its special tokens.
 #[derive(Debug)]
-pub(super) struct WordPieces {
+pub struct WordPieces {
     vocabulary: Vocabulary,
     special: [u32; SPECIAL.len()],
 }
 
 impl WordPieces {
+    /// Opens the `tokenizer.json` of an uncased BERT.
+    ///
+    /// Fails with `model_incomplete` if the file cannot be read, and with `model_unsupported` for
+    /// other tokenizers.
+    pub fn open(path: &Path) -> Result<Self> {
+        let json = std::fs::read(path).map_err(|error| {
+            Error::from(Kind::ModelUnreadable { path: path.to_owned(), cause: error.to_string() })
+        })?;
+        Self::read(&json)
+    }
+
     /// Reads the `tokenizer.json` of an uncased BERT.
     ///
     /// Fails with `model_unsupported` for other tokenizers.
-    pub(super) fn read(json: &[u8]) -> Result<Self> {
+    pub(crate) fn read(json: &[u8]) -> Result<Self> {
         let file: File = serde_json::from_slice(json)
             .map_err(|error| Error::from(ModelProblem::Tokenizer(error.to_string())))?;
         let is_uncased_bert = file.normalizer.kind == "BertNormalizer"
@@ -50,16 +63,37 @@ impl WordPieces {
     }
 
     /// One more than the largest id.
-    pub(super) fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         self.vocabulary.ids.values().max().map_or(0, |largest| *largest as usize + 1)
     }
 
+    /// The id of `[CLS]`, which starts each input.
+    pub fn first(&self) -> u32 {
+        let [_, _, first, _, _] = self.special;
+        first
+    }
+
+    /// The id of `[SEP]`, which ends each text of an input.
+    pub fn last(&self) -> u32 {
+        let [_, _, _, last, _] = self.special;
+        last
+    }
+
     /// The input for a text: `[CLS]`, the tokens that fit, and `[SEP]`, at most `most` in all.
-    pub(super) fn input(&self, text: &str, most: usize) -> Vec<u32> {
-        let [_, unknown, first, last, _] = self.special;
-        let mut ids = vec![first];
+    pub(crate) fn input(&self, text: &str, most: usize) -> Vec<u32> {
+        let mut ids = vec![self.first()];
+        ids.extend(self.ids(text, most.saturating_sub(2)));
+        ids.push(self.last());
+        ids
+    }
+
+    /// The ids of the first `most` tokens of a text.
+    ///
+    /// Tokenising stops there, so that a long text does not take longer.
+    pub fn ids(&self, text: &str, most: usize) -> Vec<u32> {
+        let [_, unknown, ..] = self.special;
+        let mut ids = Vec::new();
         let mut rest = text;
-        // Stops when the input is full, so that a long text does not take longer.
         while !rest.is_empty() && ids.len() < most {
             let (plain, token) = self.next_special(rest);
             self.read_plain(plain, unknown, most, &mut ids);
@@ -69,8 +103,7 @@ impl WordPieces {
                 rest = rest.strip_prefix(token).expect("the token follows `plain`");
             }
         }
-        ids.truncate(most.saturating_sub(1).max(1));
-        ids.push(last);
+        ids.truncate(most);
         ids
     }
 
@@ -222,7 +255,7 @@ struct Model {
 /// The id of each word piece.
 #[derive(Debug)]
 struct Vocabulary {
-    ids: HashMap<Box<str>, u32>,
+    ids: HashMap<SmolStr, u32>,
 }
 
 impl Vocabulary {
