@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import random
 import subprocess
@@ -570,3 +571,8 @@ def test_schema_of_traces_has_the_signals_of_the_core() -> None:
 def test_files_and_dependencies_name_technologies_that_heads_are_searched_for() -> None:
     named = {*SUFFIXES.values(), *chain(*NAMES.values()), *DEPENDENCIES.values()}
     assert named - set(_core.technologies()) == set()
+
+
+@given(st.binary(max_size=300))
+def test_sha256_is_that_of_the_standard_library(content: bytes) -> None:
+    assert _core.sha256_of(content) == hashlib.sha256(content).hexdigest()

@@ -45,6 +45,7 @@ __all__ = [
     "Stage2Signals",
     "Warnings",
     "Winner",
+    "WordPieces",
     "__version__",
     "analyze",
     "blake3_of",
@@ -75,6 +76,7 @@ __all__ = [
     "read_trace",
     "reblend",
     "replay",
+    "sha256_of",
     "signals",
     "split",
     "standing",
@@ -710,6 +712,7 @@ def with_external_scores(
     blend: Blend,
 ) -> list[Scored]: ...
 def blake3_of(path: str | PathLike[str]) -> str: ...
+def sha256_of(bytes: bytes) -> str: ...
 def strip_exclusions(text: str) -> str: ...
 def information(stem: str) -> float: ...
 def language(text: str) -> str | None: ...

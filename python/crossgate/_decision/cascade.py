@@ -9,7 +9,6 @@ the core, `gate` and `conclude`, decide, so that a trace is enough to replay a d
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -212,7 +211,7 @@ def _steps(request: Request) -> Generator[RerankerCall, CallOutcome, RouteResult
             _core.trace(profile, policy, asked, gated, reply.identity, reply.pairs, decision)
         )
         trace |= {
-            "query_sha256": hashlib.sha256(request.prompt.text.encode()).hexdigest(),
+            "query_sha256": _core.sha256_of(request.prompt.text.encode()),
             "prompt": request.prompt.to_trace(),
             "budget_ms": request.deadline.budget_ms,
             **({"context": dict(stage1.context)} if stage1.context else {}),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 from collections.abc import Iterable, Sequence
@@ -160,7 +159,7 @@ def traced(context: Context, conversation: Conversation) -> dict[str, Any]:
     return {
         "technologies": list(context.technologies),
         "history": [
-            {"sha256": hashlib.sha256(text.encode()).hexdigest(), "weight": weight}
+            {"sha256": _core.sha256_of(text.encode()), "weight": weight}
             for text, weight in zip(context.history, weights, strict=True)
         ],
     }

@@ -13,10 +13,10 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
+import crossgate._core as _core
 from crossgate._sources.common import Unusable
 from crossgate._sources.rows import parse_json
 from crossgate._support.checks import check_ids, check_path, is_text
@@ -205,9 +205,7 @@ class JsonLinesLog:
         texts = {hit.id: hit.document.content for hit in event.result.hits}
         if self.text:
             return {"query": event.query, "texts": texts}
-        return {
-            "texts_sha256": {id: sha256(text.encode()).hexdigest() for id, text in texts.items()}
-        }
+        return {"texts_sha256": {id: _core.sha256_of(text.encode()) for id, text in texts.items()}}
 
 
 def _decision_values(

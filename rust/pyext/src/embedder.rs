@@ -1,4 +1,4 @@
-//! Python classes of the bundled models, and the digest of model files.
+//! Python classes of the bundled models, and digests.
 
 use std::path::PathBuf;
 
@@ -63,4 +63,10 @@ impl WordPieces {
 #[expect(clippy::needless_pass_by_value, reason = "PyO3 passes an owned path")]
 pub(crate) fn blake3_of(py: Python<'_>, path: PathBuf) -> PyResult<String> {
     Ok(py.detach(|| crossgate_core::digest::blake3_of(&path))?)
+}
+
+/// The SHA-256 digest of bytes, in hex.
+#[pyfunction]
+pub(crate) fn sha256_of(bytes: &[u8]) -> String {
+    crossgate_core::digest::sha256_of(bytes)
 }

@@ -18,7 +18,7 @@ mod _core {
         with_coverage, with_external_scores,
     };
     #[pymodule_export]
-    use crate::embedder::{Embedder, WordPieces, blake3_of};
+    use crate::embedder::{Embedder, WordPieces, blake3_of, sha256_of};
     #[pymodule_export]
     use crate::fusion::{
         diversify_vectors, diversify_words, fuse_ranks, fuse_scores, near_duplicates,

@@ -6,10 +6,10 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import crossgate._core as _core
 from crossgate._support.wording import type_of
 
 PROMPT_CHARS = 65_536
@@ -176,7 +176,7 @@ class HookPrompt:
 
 def prompt_digest(text: str) -> str:
     """Return the SHA-256 of a prompt without the white space around it, as the hook logs it."""
-    return sha256(text.strip()[:PROMPT_CHARS].encode("utf-8", "replace")).hexdigest()
+    return _core.sha256_of(text.strip()[:PROMPT_CHARS].encode("utf-8", "replace"))
 
 
 def read_hook_prompt(agent: Agent, data: bytes) -> HookPrompt:

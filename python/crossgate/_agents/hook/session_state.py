@@ -7,7 +7,6 @@ and damaged lines are skipped on reading. Both files are bounded and hold no tex
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import os
 import stat
@@ -16,6 +15,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+import crossgate._core as _core
 
 LOG_BYTES = 1_048_576
 """Maximum size of the log before it is rotated; one earlier log is kept."""
@@ -66,7 +67,7 @@ class Session:
     """
 
     def __init__(self, folder: Path, agent: str, session: str) -> None:
-        name = hashlib.sha256(f"{agent}\0{session}".encode()).hexdigest()[:32]
+        name = _core.sha256_of(f"{agent}\0{session}".encode())[:32]
         self._path = folder / "sessions" / f"{name}.jsonl" if session else None
         self._turns = [] if self._path is None else list(_turns(self._path))
 

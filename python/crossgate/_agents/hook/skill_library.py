@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import time
@@ -12,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any
 
+import crossgate._core as _core
 from crossgate._agents.hook.formats import Agent
 from crossgate._support.files import EXAMPLES, read_source
 
@@ -76,7 +76,7 @@ class SkillLibrary:
         """
         parked = {source + PARKED for source in self.sources}
         keyed = [source for source in self.sources if source not in parked]
-        return hashlib.sha256("\0".join(keyed).encode("utf-8", "replace")).hexdigest()[:24]
+        return _core.sha256_of("\0".join(keyed).encode("utf-8", "replace"))[:24]
 
     @property
     def index(self) -> Path:
