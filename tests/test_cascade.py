@@ -722,11 +722,11 @@ def test_query_calls_the_core_once_for_each_step(
         calls.clear()
         result = router.route("clean and repair messy csv files")
         assert (result.verdict, result.degraded) == (verdict, ())
-        # Three calls decide; a fourth writes the trace afterwards.
-        assert calls == ["split", "search", "gate", "conclude", "trace"]
+        # Four calls decide; two write the trace afterwards.
+        assert calls == ["split", "search", "gate", "conclude", "trace", "sha256_of"]
     calls.clear()
     asyncio.run(unsure.aroute("clean and repair messy csv files"))
-    assert calls == ["split", "search", "gate", "conclude", "trace"]
+    assert calls == ["split", "search", "gate", "conclude", "trace", "sha256_of"]
 
 
 # The asynchronous methods.
