@@ -13,7 +13,7 @@ use super::blocks::Line;
 use super::lines::Sign;
 use super::shape::{Words, is_addressed};
 use forms::{Form, Outline, forms, words_of};
-use pointers::{Direction, Pointer, asks, is_request, pointer};
+use pointers::{Direction, Pointer, asks, has_request, is_request, pointer};
 
 /// The places of pasted documents, in their order and without overlap.
 pub(super) fn documents(lines: &[Line<'_>], signs: &[Option<Sign>]) -> Vec<Range<usize>> {
@@ -101,8 +101,10 @@ fn tells(text: &str) -> bool {
 /// The request in a paragraph behind a document: the paragraph, or its last line.
 fn behind(lines: &[Line<'_>], paragraph: &Range<usize>) -> Option<Range<usize>> {
     let last = paragraph.end - 1..paragraph.end;
-    let asks = |range: &Range<usize>| is_request(&said(lines, range));
-    [paragraph.clone(), last].into_iter().find(asks)
+    let begins = |range: &Range<usize>| is_request(&said(lines, range));
+    let holds = |range: &Range<usize>| has_request(&said(lines, range));
+    let begun = [paragraph.clone(), last.clone()].into_iter().find(begins);
+    begun.or_else(|| [last, paragraph.clone()].into_iter().find(holds))
 }
 
 /// The number of the first line of a heading, if it can begin a document.

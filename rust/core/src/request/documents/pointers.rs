@@ -27,7 +27,7 @@ pub(super) fn pointer(words: &[String], direction: Direction) -> Option<Pointer>
     let mut best = None;
     for (at, word) in words.iter().enumerate() {
         let Some((noun, announces)) = pointed(words, at, word, direction) else { continue };
-        let found = strength(words, at, &noun);
+        let found = strength(words, at, &noun, direction);
         // "Review this by the following rules": the rules are below.
         let several = !noun.is_empty() && noun.iter().all(|word| !TEXTS.contains(word));
         let several = several && noun.last().is_some_and(|word| word.ends_with('s'));
@@ -55,6 +55,10 @@ fn pointed<'a>(
     let down = direction == Direction::Down;
     match word {
         "this" | "these" => Some((phrase(words, at + 1), false)),
+        // "Translate it", "a quiz about it"; in "build it" it is the work.
+        "it" | "them" if is_change(before) || SOURCES.contains(&before) => {
+            Some((Vec::new(), false))
+        }
         "that" | "those" if !down => Some((phrase(words, at + 1), false)),
         "following" if down => Some((phrase(words, at + 1), true)),
         "below" | "attached" | "pasted" | "above" => {
@@ -85,7 +89,7 @@ fn pointed<'a>(
 }
 
 /// How clearly a request points with the word at a place.
-fn strength(words: &[String], at: usize, noun: &[&str]) -> Option<Pointer> {
+fn strength(words: &[String], at: usize, noun: &[&str], direction: Direction) -> Option<Pointer> {
     let is = |list: &[&str]| noun.iter().any(|word| list.contains(word));
     let sentence = words.get(..at).unwrap_or_default();
     let start = sentence.iter().rposition(|word| is_end(word)).map_or(0, |end| end + 1);
@@ -114,16 +118,23 @@ fn strength(words: &[String], at: usize, noun: &[&str]) -> Option<Pointer> {
     // "One of these" does not mean a text.
     let whole = near.iter().rev().nth(1).is_none_or(|word| !PARTS.contains(&word.as_str()));
     let based = || verb == "on" && near.iter().any(|word| word == "based");
-    let uses = verb == "from" || (verb == "of" && whole) || based();
+    let about =
+        || verb == "about" && opening(sentence).is_some_and(|first| BUILDS.contains(&first));
+    let uses = verb == "from" || (verb == "of" && whole) || based() || about();
     let asks =
         opening(sentence).is_some_and(|first| !is_stop_word(first) || ASKING.contains(&first));
     let points = words.get(at).is_some_and(|word| !matches!(word.as_str(), "the" | "my" | "our"));
     Some(match (points, is(&TEXTS), changes || uses) {
         (true, true, does) if does || asks => Pointer::Named,
         (true, false, true) => Pointer::Clear,
+        // "Shorten the report" behind a document means that document.
+        (false, true, true) if direction == Direction::Up => Pointer::Clear,
         _ => Pointer::Vague,
     })
 }
+
+/// Words after which "it" is what something is made from.
+const SOURCES: [&str; 4] = ["about", "from", "of", "on"];
 
 /// Words before "of these" that make it a part.
 const PARTS: [&str; 9] = ["all", "any", "both", "each", "either", "many", "most", "one", "some"];
@@ -167,12 +178,25 @@ fn opening(words: &[String]) -> Option<&str> {
     words.iter().map(String::as_str).find(|word| !is_mark(word) && !BEFORE.contains(word))
 }
 
-/// Whether some words ask for something that is done with the text above them.
+/// Whether one of some sentences asks for something that is done with the text above them.
+pub(super) fn has_request(words: &[String]) -> bool {
+    !builds(words) && words.split(|word| is_end(word)).any(is_request)
+}
+
+/// Whether some words begin with a request for something that is done with the text above them.
 pub(super) fn is_request(words: &[String]) -> bool {
     let verb = opening(words);
     let opens =
         verb.is_some_and(|verb| is_change(verb) || BUILDS.contains(&verb) || verb == "give");
-    opens && pointer(words, Direction::Up).is_some_and(|pointer| pointer >= Pointer::Clear)
+    let found = || pointer(words, Direction::Up);
+    opens && !builds(words) && found().is_some_and(|pointer| pointer >= Pointer::Clear)
+}
+
+/// Whether "it" is the work: "plan it and check it".
+fn builds(words: &[String]) -> bool {
+    words.windows(2).any(|pair| {
+        matches!(pair, [verb, it] if it == "it" && verb != "make" && BUILDS.contains(&verb.as_str()))
+    })
 }
 
 /// Whether the last words of a prompt add to the request above its document.
