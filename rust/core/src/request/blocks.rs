@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::Kind;
 use super::documents::documents;
-use super::lines::{ENOUGH, Sign, begins_mail, is_bare_key, sign};
+use super::lines::{ENOUGH, HALF, Sign, begins_mail, is_bare_key, sign};
 use super::shape::{Words, is_addressed, without_strings};
 
 /// A line of the text, without its line ending.
@@ -130,6 +130,8 @@ impl Signs {
     fn of(lines: &[Line<'_>]) -> Self {
         let mut of: Vec<Option<Sign>> = lines.iter().map(|line| sign(line.text)).collect();
         columns(lines, &mut of);
+        enclosed(lines, &mut of);
+        odd_paragraphs(lines, &mut of);
         cues(lines, &mut of);
         heads(lines, &mut of);
         talks(lines, &mut of);
@@ -164,6 +166,62 @@ impl Signs {
 
     fn at(&self, number: usize) -> Option<Sign> {
         self.of.get(number).copied().flatten()
+    }
+}
+
+/// Marks the lines of a paragraph if two or more of them, and at least half, look printed, but none
+/// alone proves it.
+fn odd_paragraphs(lines: &[Line<'_>], signs: &mut [Option<Sign>]) {
+    let mut at = 0;
+    for group in lines.chunk_by(|one, next| one.is_blank() == next.is_blank()) {
+        let paragraph = signs.get_mut(at..at + group.len()).unwrap_or_default();
+        at += group.len();
+        let is_odd = |(sign, line): (&Option<Sign>, &Line<'_>)| {
+            let weight = sign.map_or(0, |sign| sign.weight);
+            weight >= HALF || (weight > 0 && !Words::of(line.text).are_a_sentence())
+        };
+        let odd: Vec<bool> = paragraph.iter().zip(group).map(is_odd).collect();
+        let first = odd.iter().position(|is_odd| *is_odd);
+        let last = odd.iter().rposition(|is_odd| *is_odd);
+        let (Some(first), Some(last)) = (first, last) else { continue };
+        let odd = odd.iter().filter(|is_odd| **is_odd).count();
+        let sum: usize = paragraph.iter().flatten().map(|sign| usize::from(sign.weight)).sum();
+        let Some(Some(kind)) = paragraph.get(first).map(|sign| sign.map(|sign| sign.kind)) else {
+            continue;
+        };
+        if odd < 2 || odd * 2 < group.len() || sum >= usize::from(ENOUGH) {
+            continue;
+        }
+        for (sign, line) in paragraph.iter_mut().zip(group).take(last + 1).skip(first) {
+            if sign.is_some() || !Words::of(line.text).are_prose() {
+                sign.get_or_insert(Sign { kind, weight: 0 }).weight = ENOUGH;
+            }
+        }
+    }
+}
+
+/// Marks the lines between a line that opens something by name and the line that closes it:
+/// `BEGIN:VCARD` and `END:VCARD`, `\begin{table}` and `\end{table}`.
+fn enclosed(lines: &[Line<'_>], signs: &mut [Option<Sign>]) {
+    const MARKS: [(&str, &str, Kind); 3] = [
+        ("BEGIN:V", "END:V", Kind::Config),
+        ("-----BEGIN ", "-----END ", Kind::Dump),
+        ("\\begin{", "\\end{", Kind::Code),
+    ];
+    for (opens, closes, kind) in MARKS {
+        let mut from = None;
+        for (number, line) in lines.iter().enumerate() {
+            let text = line.text.trim();
+            if text.starts_with(opens) {
+                from = from.or(Some(number));
+            } else if text.starts_with(closes)
+                && let Some(first) = from.take()
+            {
+                for one in signs.get_mut(first..=number).unwrap_or_default() {
+                    *one = Some(Sign { kind, weight: ENOUGH });
+                }
+            }
+        }
     }
 }
 
@@ -238,11 +296,52 @@ fn talks(lines: &[Line<'_>], signs: &mut [Option<Sign>]) {
             && name.split_whitespace().all(|word| word.starts_with(char::is_uppercase))
             && matches!(clock, Some("" | " AM" | " PM" | "AM" | "PM"))
     };
+    // `ines — Today at 10:02 AM`
+    let is_dated = |line: &Line<'_>| {
+        let text = line.text.trim();
+        let time = text.rsplit_once(" at ").map_or("", |(_, time)| time);
+        let marked = text.contains(" — ") || text.contains("  ");
+        let at = marked && time.contains(':') && time.starts_with(char::is_numeric);
+        // `Ines, [02.03.26 10:02]`
+        let bracket = text.strip_suffix(']').and_then(|text| text.split_once(", ["));
+        let dated = bracket
+            .is_some_and(|(_, time)| time.contains(':') && time.starts_with(char::is_numeric));
+        text.len() <= 60 && (at || dated)
+    };
+    let is_turn = |line: &Line<'_>| is_turn(line) || is_dated(line);
     let turns: Vec<usize> =
         (0..lines.len()).filter(|at| lines.get(*at).is_some_and(is_turn)).collect();
     if turns.len() >= 2 {
         for at in turns {
             for one in signs.get_mut(at..(at + 2).min(lines.len())).unwrap_or_default() {
+                *one = Some(Sign { kind: Kind::Quotation, weight: ENOUGH });
+            }
+        }
+    }
+    // A name, a time below it, and the message
+    let is_name = |line: &Line<'_>| {
+        let text = line.text.trim();
+        (1..=3).contains(&text.split_whitespace().count())
+            && text.split_whitespace().all(|word| word.starts_with(char::is_uppercase))
+            && text.chars().all(|letter| letter.is_alphabetic() || letter == ' ')
+    };
+    let is_clock = |line: &Line<'_>| {
+        let text = line.text.trim().trim_end_matches(" AM").trim_end_matches(" PM");
+        text.split_once(':').is_some_and(|(hour, minute)| {
+            [hour, minute].iter().all(|part| {
+                (1..=2).contains(&part.len()) && part.bytes().all(|letter| letter.is_ascii_digit())
+            })
+        })
+    };
+    let headed: Vec<usize> = lines
+        .windows(2)
+        .enumerate()
+        .filter(|(_, pair)| matches!(pair, [name, clock] if is_name(name) && is_clock(clock)))
+        .map(|(at, _)| at)
+        .collect();
+    if headed.len() >= 2 {
+        for at in headed {
+            for one in signs.get_mut(at..(at + 3).min(lines.len())).unwrap_or_default() {
                 *one = Some(Sign { kind: Kind::Quotation, weight: ENOUGH });
             }
         }
@@ -327,6 +426,17 @@ fn columns(lines: &[Line<'_>], signs: &mut [Option<Sign>]) {
         let wide = text.split("  ").filter(|part| !part.trim().is_empty()).count();
         (wide >= 3 && !text.ends_with(['.', '?', ':'])).then_some(3)
     });
+    mark(lines, signs, Kind::Table, 3, |line| {
+        let text = line.text.trim();
+        let wide = text.split("  ").filter(|part| !part.trim().is_empty()).count();
+        (wide >= 2 && !Words::of(text).are_a_sentence()).then_some(2)
+    });
+    // `STATUS: failed`, as programs print what they know of a thing
+    mark(lines, signs, Kind::Config, 3, |line| {
+        let (name, _) = line.text.split_once(": ")?;
+        let is_name = name.chars().all(|letter| letter.is_uppercase() || letter == ' ');
+        (is_name && name.len() >= 3 && line.indent() == 0).then_some(1)
+    });
     // Two lines with many columns are the head and a row.
     mark(lines, signs, Kind::Table, 2, |line| {
         let text = line.text.trim();
@@ -344,12 +454,19 @@ const MOST_ROWS: usize = 200;
 fn underlined(lines: &[Line<'_>], signs: &mut [Option<Sign>]) {
     for (number, line) in lines.iter().enumerate() {
         let text = line.text.trim();
-        let is_rule = text.contains("-- ") || text.contains("== ");
+        // A database indents the head of its only column.
+        let head = number.checked_sub(1).and_then(|above| lines.get(above));
+        let is_head = |head: &Line<'_>| {
+            head.indent() > 0 || head.text.split("  ").filter(|part| !part.is_empty()).count() >= 3
+        };
+        let is_single = text.starts_with("---") && head.is_some_and(is_head);
+        let is_rule = is_single || text.contains("-- ") || text.contains("== ");
         if !is_rule || !text.chars().all(|c| matches!(c, '-' | '=' | ' ')) {
             continue;
         }
         let columns = |line: &Line<'_>| {
-            line.text.split("  ").filter(|part| !part.trim().is_empty()).count() >= 2
+            let parts = line.text.split("  ").filter(|part| !part.trim().is_empty()).count();
+            parts >= 2 || (is_single && line.indent() > 0 && !line.is_blank())
         };
         let below = lines.iter().skip(number + 1).take(MOST_ROWS);
         let rows = below.take_while(|line| columns(line)).count();
@@ -442,17 +559,27 @@ const GREETINGS: [&str; 7] =
     ["Dear ", "Hi ", "Hello ", "Hey ", "Good morning", "Good afternoon", "Good evening"];
 
 /// Sorted for binary search.
-const CLOSINGS: [&str; 24] = [
+const CLOSINGS: [&str; 36] = [
     "all the best",
+    "atentamente",
     "best",
     "best regards",
     "best wishes",
+    "beste grüße",
+    "bien cordialement",
     "cheers",
+    "cordialement",
+    "cordiali saluti",
     "cordially",
     "kind regards",
+    "liebe grüße",
     "many thanks",
+    "met vriendelijke groet",
+    "mit freundlichen grüßen",
     "regards",
     "respectfully",
+    "saludos",
+    "saludos cordiales",
     "sincerely",
     "sincerely yours",
     "take care",
@@ -460,6 +587,8 @@ const CLOSINGS: [&str; 24] = [
     "thanks",
     "thanks again",
     "thanks in advance",
+    "un saludo",
+    "viele grüße",
     "warm regards",
     "with best wishes",
     "with kind regards",

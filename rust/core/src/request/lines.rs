@@ -31,7 +31,8 @@ pub(super) struct Sign {
 
 /// The evidence that makes a block: one unmistakable line, or several weaker lines.
 pub(super) const ENOUGH: u8 = 6;
-const HALF: u8 = 3;
+/// The evidence of a line of which two make a block.
+pub(super) const HALF: u8 = 3;
 const THIRD: u8 = 2;
 const NEIGHBOUR: u8 = 0;
 

@@ -53,7 +53,10 @@ pub(super) fn code(text: &str, indent: usize) -> Option<Sign> {
     if let Some(weight) = assignment(bare).or_else(|| call(bare)) {
         return found(kind, weight);
     }
-    if bare.starts_with('\\') && bare.contains('{') {
+    let is_latex = bare.strip_prefix('\\').is_some_and(|command| {
+        command.contains('{') || (command.len() > 2 && command.chars().all(char::is_alphabetic))
+    });
+    if is_latex || (bare.ends_with("\\\\") && bare.contains(" & ")) {
         return found(kind, ENOUGH);
     }
     if prose {
@@ -91,9 +94,28 @@ fn begins_as_sentence(text: &str) -> bool {
 fn announces(text: &str) -> bool {
     text.split_once(": ").is_some_and(|(before, _)| {
         let words = Words::of(before);
-        words.plain >= 2 && words.plain == words.all
+        // `struct Card: View {`
+        let declares =
+            words.common == 0 && text.ends_with('{') && DECLARES.contains(&first_token(before).0);
+        words.plain >= 2 && words.plain == words.all && !declares
     })
 }
+
+/// Words before the name of what has a type, or a parent.
+const DECLARES: [&str; 12] = [
+    "actor",
+    "class",
+    "enum",
+    "extension",
+    "final",
+    "interface",
+    "let",
+    "object",
+    "protocol",
+    "struct",
+    "val",
+    "var",
+];
 
 /// Words that distinguish a sentence from code.
 const BEGINNING: usize = 4;

@@ -51,6 +51,10 @@ const STATEMENTS: [&str; 22] = [
     "BEGIN;",
 ];
 
+fn ends_as_prose(text: &str) -> bool {
+    text.ends_with(['.', '?', '!', ':'])
+}
+
 /// A statement in capitals, or text that ends like a statement.
 pub(super) fn sql(text: &str, _indent: usize) -> Option<Sign> {
     let kind = Kind::Sql;
@@ -64,7 +68,8 @@ pub(super) fn sql(text: &str, _indent: usize) -> Option<Sign> {
     let ends = text.ends_with(';') || (made && text.ends_with('('));
     let selects = text.contains([';', '*', '=']) && lower.contains(" from ");
     let sets = start.starts_with("UPDATE ") && lower.contains(" set ") && text.contains('=');
-    let whole = ends || selects || sets || (capital && made && text.contains('('));
+    let columns = text.starts_with("SELECT ") && text.contains(['(', ',']) && !ends_as_prose(text);
+    let whole = ends || selects || sets || columns || (capital && made && text.contains('('));
     // "UPDATE the README" begins with a capital word and is a sentence.
     let written = capital && !sentence && !start.starts_with("UPDATE ");
     if states && (whole || written) && !text.contains("==") {

@@ -129,6 +129,16 @@ fn by_place(first: &str, rest: &str) -> Option<u8> {
     Some(if says_more || number.rest.len() > 1 { ENOUGH } else { HALF })
 }
 
+/// Whether a line calls a command of PowerShell: `Get-ChildItem -Path docs | Sort-Object`.
+fn is_cmdlet(text: &str) -> bool {
+    let (first, rest) = first_token(text);
+    let is_part = |part: &str| {
+        part.starts_with(char::is_uppercase) && part.chars().all(char::is_alphanumeric)
+    };
+    let named = first.split_once('-').is_some_and(|(verb, noun)| is_part(verb) && is_part(noun));
+    named && (rest.starts_with('-') || rest.contains(" -") || rest.contains(" | "))
+}
+
 /// A command that a person typed at a prompt.
 pub(super) fn terminal(text: &str, _indent: usize) -> Option<Sign> {
     let kind = Kind::Terminal;
@@ -148,6 +158,9 @@ pub(super) fn terminal(text: &str, _indent: usize) -> Option<Sign> {
             | "(Pdb)"
     ) {
         return (!rest.is_empty()).then_some(Sign { kind, weight: ENOUGH });
+    }
+    if is_cmdlet(text) {
+        return found(kind, ENOUGH);
     }
     if first == "%" || (first == "..." && !rest.is_empty() && !Words::of(rest).are_prose()) {
         return found(kind, HALF);

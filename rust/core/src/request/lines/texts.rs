@@ -23,7 +23,8 @@ pub(super) fn table(text: &str, _indent: usize) -> Option<Sign> {
         .then_some(Sign { kind, weight: if cells >= 2 { HALF } else { THIRD } })
 }
 
-const FIELDS: [&str; 9] = [
+/// Names of the fields of a mail, also in German, French, Spanish, Italian and Dutch.
+const FIELDS: [&str; 33] = [
     "From: ",
     "Sent: ",
     "To: ",
@@ -33,6 +34,30 @@ const FIELDS: [&str; 9] = [
     "Date: ",
     "Reply-To: ",
     "Message-ID: ",
+    "Von: ",
+    "Gesendet: ",
+    "An: ",
+    "Betreff: ",
+    "Datum: ",
+    "De: ",
+    "De\u{a0}: ",
+    "De : ",
+    "Envoyé : ",
+    "Envoyé: ",
+    "À : ",
+    "À: ",
+    "Objet : ",
+    "Objet: ",
+    "Enviado: ",
+    "Para: ",
+    "Asunto: ",
+    "Da: ",
+    "Inviato: ",
+    "A: ",
+    "Oggetto: ",
+    "Van: ",
+    "Verzonden: ",
+    "Onderwerp: ",
 ];
 
 pub(super) fn mail(text: &str, _indent: usize) -> Option<Sign> {
