@@ -1,4 +1,4 @@
-//! Documents in Markdown and similar markup, pasted below, above or around a request.
+//! Documents in Markdown and similar markup, and plain texts, pasted below, above or around a request.
 //!
 //! A heading proves nothing, because people structure their own prompts with headings. A document
 //! was pasted if a sentence outside of it points to it: "turn this into slides", "review the notes
@@ -6,6 +6,7 @@
 
 mod forms;
 mod pointers;
+mod prose;
 
 use std::ops::Range;
 
@@ -14,11 +15,14 @@ use super::lines::Sign;
 use super::shape::{Words, is_addressed};
 use forms::{Form, Outline, forms, words_of};
 use pointers::{Direction, Pointer, asks, has_request, is_request, pointer};
+use prose::prose;
 
 /// The places of pasted documents, in their order and without overlap.
 pub(super) fn documents(lines: &[Line<'_>], signs: &[Option<Sign>]) -> Vec<Range<usize>> {
     let forms = forms(lines, signs);
-    let Some(first) = first_heading(&forms) else { return Vec::new() };
+    let Some(first) = first_heading(&forms) else {
+        return prose(lines, &forms).into_iter().collect();
+    };
     let paragraphs = paragraphs(lines, &forms);
     let found = match below(lines, &forms, &paragraphs, first) {
         Some(document) => vec![document],
@@ -101,7 +105,7 @@ fn tells(text: &str) -> bool {
 /// The request in a paragraph behind a document: the paragraph, or its last line.
 fn behind(lines: &[Line<'_>], paragraph: &Range<usize>) -> Option<Range<usize>> {
     let last = paragraph.end - 1..paragraph.end;
-    let begins = |range: &Range<usize>| is_request(&said(lines, range));
+    let begins = |range: &Range<usize>| is_request(&said(lines, range), Direction::Up);
     let holds = |range: &Range<usize>| has_request(&said(lines, range));
     let begun = [paragraph.clone(), last.clone()].into_iter().find(begins);
     begun.or_else(|| [last, paragraph.clone()].into_iter().find(holds))

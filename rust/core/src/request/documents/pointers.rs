@@ -180,15 +180,16 @@ fn opening(words: &[String]) -> Option<&str> {
 
 /// Whether one of some sentences asks for something that is done with the text above them.
 pub(super) fn has_request(words: &[String]) -> bool {
-    !builds(words) && words.split(|word| is_end(word)).any(is_request)
+    let asks = |sentence: &[String]| is_request(sentence, Direction::Up);
+    !builds(words) && words.split(|word| is_end(word)).any(asks)
 }
 
-/// Whether some words begin with a request for something that is done with the text above them.
-pub(super) fn is_request(words: &[String]) -> bool {
+/// Whether some words begin with a request for something that is done with the text above or below.
+pub(super) fn is_request(words: &[String], direction: Direction) -> bool {
     let verb = opening(words);
     let opens =
         verb.is_some_and(|verb| is_change(verb) || BUILDS.contains(&verb) || verb == "give");
-    let found = || pointer(words, Direction::Up);
+    let found = || pointer(words, direction);
     opens && !builds(words) && found().is_some_and(|pointer| pointer >= Pointer::Clear)
 }
 
