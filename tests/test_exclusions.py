@@ -62,6 +62,33 @@ def test_excluded_task_scores_less_than_the_same_task_included(
     assert score(index) < score(willing)
 
 
+NARROWED = {
+    "translator": "Translates documents between languages and keeps their layout. Not for certified "
+    "(sworn) translations and not for live interpreting.",
+    "charts": "Draws charts from tables of numbers as PNG or SVG. Does not draw 3D charts.",
+    "letters": "Writes letters to offices, landlords and neighbours. Do not use it for cover letters.",
+    "recipes": "Writes recipes for what is in the fridge. Excludes vegan recipes.",
+}
+
+
+@pytest.mark.parametrize(
+    ("skill", "allowed", "excluded"),
+    [
+        ("translator", "translate this document into French", "make a sworn translation of it"),
+        ("charts", "draw a chart of our sales by month", "draw a 3D chart of our sales by month"),
+        ("letters", "write a letter to my landlord", "write a cover letter for this job"),
+        ("recipes", "write a recipe with leeks and potatoes", "write a vegan recipe with leeks"),
+    ],
+)
+def test_an_exclusion_of_a_special_case_does_not_exclude_the_purpose(
+    skill: str, allowed: str, excluded: str
+) -> None:
+    router = Router(library(NARROWED), reranker=None)
+    assert router.route(allowed).ids[:1] == [skill]
+    assert router.explain(allowed, skill).step != "excluded"
+    assert skill not in router.route(excluded).ids
+
+
 def test_document_keeps_its_text(index: Index) -> None:
     kept = index.get("deploy")
     assert kept is not None

@@ -410,10 +410,16 @@ impl<'a> Sentence<'a> {
         let is_list = from.checked_sub(1).is_some_and(|before| self.is(before, ":"));
         let mut first = from;
         let mut open = 0_usize;
+        // Whether the item goes on behind the bracket: "certified (sworn) translations".
+        let mut goes_on = false;
         let mut silent = Silent::No;
         for at in from..=to.min(self.tokens.len()) {
             let token = self.tokens.get(at).filter(|_| at < to).map_or("", |token| &*token.text);
+            if open == 0 && token == "(" {
+                goes_on = at > first && self.goes_on_behind(at, to);
+            }
             let separates = open == 0
+                && !(token == "(" && goes_on)
                 && (matches!(token, "" | "," | ";" | ":" | "-" | "→" | "|" | "." | "(" | "!")
                     || matches!(token, "or" | "nor" | "and" | "plus" | "unless" | "except"));
             let narrows =
@@ -436,12 +442,22 @@ impl<'a> Sentence<'a> {
                 "(" => open += 1,
                 ")" => {
                     open = open.saturating_sub(1);
-                    first = at + 1;
+                    first = if goes_on { first } else { at + 1 };
                 }
                 _ => {}
             }
         }
         found
+    }
+
+    /// Whether a word follows the bracket that opens here, rather than the end of the item.
+    fn goes_on_behind(&self, at: usize, to: usize) -> bool {
+        let inside = self.tokens.get(at..to).unwrap_or_default();
+        let Some(closing) = inside.iter().position(|token| token.is(")")) else { return false };
+        let next = inside.get(closing + 1).map_or("", |token| &*token.text);
+        next.starts_with(char::is_alphanumeric)
+            && !matches!(next, "or" | "nor" | "and" | "plus" | "unless" | "except" | "instead")
+            && !NARROWING.contains(&next)
     }
 
     /// Where a form ends that denies something, if one begins here.
@@ -1018,6 +1034,9 @@ mod tests {
             ("Use for bars - not maps - of costs.", "Use for bars - of costs.", &["maps"]),
             ("And bars - it does not cover lines.", "And bars.", &["lines"]),
             ("And bars; do not use outside.", "And bars.", &[]),
+            ("Not for road (or sea) maps.", "", &["road (or sea) maps"]),
+            ("Not for maps (of roads) or forms.", "", &["maps", "forms"]),
+            ("Not for maps (of roads).", "", &["maps"]),
             ("And bars, not for old but large maps.", "And bars.", &["old but large maps"]),
             ("And bars, not for maps but use for costs.", "And bars but use for costs.", &["maps"]),
         ] {

@@ -451,39 +451,42 @@ fn weight<'a>(terms: impl Iterator<Item = &'a str>, bm25: &Bm25) -> Result<f64> 
 /// It is the larger of two values. The first compares meanings: the cosine with the nearest
 /// exclusion, if the document's own cosine is lower. The second compares terms: the share of an
 /// exclusion that the query contains, times the share of the query's explained weight that it
-/// explains rather than the purpose.
+/// explains rather than the purpose. An exclusion with a term of the purpose, such as "sworn
+/// translations" of a translator, counts only if the query has another of its terms.
 fn excluded(
     entries: &[Entry],
     cosine: Option<f64>,
     query: &Query<'_>,
     purpose: impl FnOnce() -> Vec<String>,
 ) -> Result<f64> {
-    let nearest = entries
-        .iter()
-        .filter_map(|entry| entry.cosine(query))
-        .fold(None, |best, cosine| Some(best.map_or(cosine, |best: f64| best.max(cosine))));
+    if entries.is_empty() {
+        return Ok(0.0);
+    }
+    let purpose: HashSet<String> = purpose().into_iter().collect();
+    let terms: BTreeSet<&str> = query.terms.iter().map(String::as_str).collect();
+    let (mut nearest, mut by_terms) = (None::<f64>, 0.0_f64);
+    for entry in entries {
+        let exclusion: BTreeSet<&str> = entry.terms.iter().map(String::as_str).collect();
+        let (shared, own): (Vec<&str>, Vec<&str>) =
+            exclusion.iter().partition(|term| purpose.contains(**term));
+        if !shared.is_empty() && !own.is_empty() && own.iter().all(|term| !terms.contains(term)) {
+            continue;
+        }
+        nearest = entry
+            .cosine(query)
+            .map(|cosine| nearest.map_or(cosine, |best| best.max(cosine)))
+            .or(nearest);
+        let asked = exclusion.iter().copied().filter(|term| terms.contains(term));
+        let hit = weight(asked, query.bm25)?;
+        if hit > 0.0 {
+            let all = weight(exclusion.iter().copied(), query.bm25)?;
+            let rest = terms.difference(&exclusion).copied().filter(|term| purpose.contains(*term));
+            by_terms = by_terms.max(hit / all * (hit / (hit + weight(rest, query.bm25)?)));
+        }
+    }
     let by_meaning = nearest
         .zip(cosine)
         .map_or(0.0, |(nearest, cosine)| ramp(nearest - cosine, CLOSER) * ramp(nearest, NEAR));
-    let terms: BTreeSet<&str> = query.terms.iter().map(String::as_str).collect();
-    let is_asked = |term: &&str| terms.contains(term);
-    let matching: Vec<BTreeSet<&str>> = entries
-        .iter()
-        .map(|entry| entry.terms.iter().map(String::as_str).collect::<BTreeSet<_>>())
-        .filter(|exclusion| exclusion.iter().any(is_asked))
-        .collect();
-    if matching.is_empty() {
-        return Ok(by_meaning);
-    }
-    let purpose: HashSet<String> = purpose().into_iter().collect();
-    let mut by_terms = 0.0_f64;
-    for exclusion in matching {
-        let hit = weight(exclusion.iter().copied().filter(is_asked), query.bm25)?;
-        let all = weight(exclusion.iter().copied(), query.bm25)?;
-        let rest = terms.difference(&exclusion).copied().filter(|term| purpose.contains(*term));
-        let rest = weight(rest, query.bm25)?;
-        by_terms = by_terms.max(hit / all * (hit / (hit + rest)));
-    }
     Ok(by_meaning.max(ramp(by_terms, EXPLAINED)))
 }
 
