@@ -63,10 +63,11 @@ def test_excluded_task_scores_less_than_the_same_task_included(
 
 
 NARROWED = {
-    "translator": "Translates documents between languages and keeps their layout. Not for certified "
-    "(sworn) translations and not for live interpreting.",
+    "translator": "Translates documents between languages and keeps their layout. "
+    "Not for certified (sworn) translations and not for live interpreting.",
     "charts": "Draws charts from tables of numbers as PNG or SVG. Does not draw 3D charts.",
-    "letters": "Writes letters to offices, landlords and neighbours. Do not use it for cover letters.",
+    "letters": "Writes letters to offices, landlords and neighbours. "
+    "Do not use it for cover letters.",
     "recipes": "Writes recipes for what is in the fridge. Excludes vegan recipes.",
 }
 

@@ -258,7 +258,8 @@ PROSE = (
     "The ferry leaves at 7:15 and takes fifty minutes. Most visitors stay for a day, walk to the "
     "lighthouse and take the last boat back.",
     "When I came to this school, I knew three words of English. Mrs Okafor taught me the fourth, "
-    "which was please.\n\nThank you all for coming tonight. I have never seen so many of you awake.",
+    "which was please.\n\nThank you all for coming tonight. I have never seen so many of "
+    "you awake.",
     "Either party may end this agreement with a notice of thirty days in writing. The liability of "
     "the supplier is limited to the fees that the customer paid in the twelve months before.",
     "The council approved the tram on Tuesday by nine votes to eight. Work on the first section "
@@ -293,19 +294,23 @@ def test_a_request_beside_a_plain_text_is_told_apart(request_: str) -> None:
 @pytest.mark.parametrize(
     "prompt",
     [
-        "Write a blog post about our bakery.\n\nWe are a small place in Leeds, open since 1987. Our "
+        "Write a blog post about our bakery.\n\nWe are a small place in Leeds, open "
+        "since 1987. Our "
         "customers love the rye bread and the cardamom buns. Keep it under 600 words.",
-        "The login page stays white after an update of the browser. I cleared the cookies and tried "
+        "The login page stays white after an update of the browser. I cleared the "
+        "cookies and tried "
         "another profile, and nothing helped at all so far.\n\nFix this.",
         "I need a landing page for my bakery. It should have a hero picture, our opening hours and "
         "a map, and it has to look good on phones as well.\n\nThen translate it into French.",
         "Our API returns 500 whenever the cart is empty. It started on Tuesday after the release, "
         "and only guests see it.\n\nFind the cause and explain it to me.",
-        "Plan a trip to Norway for four people in June.\n\nWe like hiking, trains and good food, and "
+        "Plan a trip to Norway for four people in June.\n\nWe like hiking, trains and "
+        "good food, and "
         "we would rather not drive. Two of us are vegetarians and one is afraid of heights.",
         "Build this for me.\n\nA command line tool that reads a folder of photos, finds duplicates "
         "by their content and moves them into a folder named after the day.",
-        "Explain the difference between a mutex and a semaphore.\n\nI have used both in C++ but never "
+        "Explain the difference between a mutex and a semaphore.\n\nI have used both in "
+        "C++ but never "
         "understood when one is better, and the interviewer asked me about exactly that.",
     ],
 )
