@@ -431,12 +431,6 @@ fn columns(lines: &[Line<'_>], signs: &mut [Option<Sign>]) {
         let wide = text.split("  ").filter(|part| !part.trim().is_empty()).count();
         (wide >= 2 && !Words::of(text).are_a_sentence()).then_some(2)
     });
-    // `STATUS: failed`, as programs print what they know of a thing
-    mark(lines, signs, Kind::Config, 3, |line| {
-        let (name, _) = line.text.split_once(": ")?;
-        let is_name = name.chars().all(|letter| letter.is_uppercase() || letter == ' ');
-        (is_name && name.len() >= 3 && line.indent() == 0).then_some(1)
-    });
     // Two lines with many columns are the head and a row.
     mark(lines, signs, Kind::Table, 2, |line| {
         let text = line.text.trim();

@@ -202,6 +202,17 @@ fn material_of_many_tools_leaves_the_request() {
 }
 
 #[test]
+fn short_labels_of_a_person_stay_in_the_request() {
+    for prompt in [
+        "compare two offers\nOFFER ONE: cheap but slow\nOFFER TWO: fast\nOFFER THREE: neither",
+        "plan my week\nMON: gym\nTUE: write the report\nWED: dentist",
+        "which answer is right?\nA: Paris\nB: Rome\nC: Bonn",
+    ] {
+        assert_eq!(split(prompt).request, prompt);
+    }
+}
+
+#[test]
 fn material_within_a_line_leaves_the_sentence() {
     let cases = [
         (

@@ -7,7 +7,7 @@ use super::pointers::{Direction, has_request, is_order, is_request};
 use super::said;
 use crate::request::blocks::Line;
 
-/// The shortest text that is told apart, in words.
+/// The shortest pasted text, in words.
 const SHORTEST: usize = 20;
 
 /// The longest request, in words.
@@ -16,7 +16,7 @@ const LONGEST_REQUEST: usize = 60;
 /// How many of a text's sentences may tell their reader to do something: one in this many.
 const SENTENCES_PER_ORDER: usize = 8;
 
-/// The place of a text of nothing but sentences, with its request in the paragraph before or behind.
+/// The place of a plain text whose request is the first or the last paragraph.
 pub(super) fn prose(lines: &[Line<'_>], forms: &[Form]) -> Option<Range<usize>> {
     if forms.iter().any(|form| !matches!(form, Form::Text | Form::Blank | Form::Rule)) {
         return None;

@@ -101,7 +101,7 @@ fn announces(text: &str) -> bool {
     })
 }
 
-/// Words before the name of what has a type, or a parent.
+/// Keywords that declare something with a type or a parent.
 const DECLARES: [&str; 12] = [
     "actor",
     "class",

@@ -24,7 +24,7 @@ pub(super) fn table(text: &str, _indent: usize) -> Option<Sign> {
 }
 
 /// Names of the fields of a mail, also in German, French, Spanish, Italian and Dutch.
-const FIELDS: [&str; 33] = [
+const FIELDS: [&str; 32] = [
     "From: ",
     "Sent: ",
     "To: ",
@@ -53,7 +53,6 @@ const FIELDS: [&str; 33] = [
     "Asunto: ",
     "Da: ",
     "Inviato: ",
-    "A: ",
     "Oggetto: ",
     "Van: ",
     "Verzonden: ",
