@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from conftest import LengthReranker, WordEmbedder
-from crossgate import Document, Index, Profile, Router
+from crossgate import Document, Index, Profile, Router, rerank
 from crossgate._retrieval.passages import passages, surroundings
 from crossgate._retrieval.windows import windows
 
@@ -150,3 +150,41 @@ def test_best_passage_of_a_long_text_is_read_alone_and_embedded_first() -> None:
     assert "is red" not in window.text
     assert window.embedded.startswith(window.text)
     assert "is red" in window.embedded
+
+
+DENSE = {
+    "table": "| id | load | share |\n| --- | --- | --- |\n"
+    + "".join(f"| {n} | {n * 37 % 101}.{n} | 0x{n * n:04x} |\n" for n in range(1, 45)),
+    "code": "x=y[0];" * 160,
+    "hashes": " ".join(f"{n * 2654435761 % 2**32:08x}" for n in range(120)),
+    "one line of JSON": '{"a":[1,2,3],"b":{"c":null}},' * 40,
+    "cyrillic": "Паром отправляется в полдень. " * 38,
+    "greek": "Το πλοίο φεύγει το μεσημέρι. " * 40,
+    "korean": "배는 정오에 떠난다. " * 100,
+    "long words": "antidisestablishmentarianism " * 40,
+}
+
+
+@pytest.mark.parametrize("text", DENSE.values(), ids=DENSE)
+@pytest.mark.parametrize("words", [1, 12, 80, 400])
+def test_the_part_that_is_read_of_a_text_with_many_word_pieces_fits_the_model(
+    text: str, words: int
+) -> None:
+    assert len(text) <= 1_200
+    query = "who won the cup in 2014, and where? " * words
+    result = rerank(query[: 9 * words], [text, "The ferry leaves at noon."], embed=False)
+    assert not any(pair["truncated"] for pair in result.trace["stage2"])
+
+
+@pytest.mark.parametrize("kind", ["table", "code", "hashes", "one line of JSON"])
+def test_a_text_with_many_word_pieces_is_not_selected_for_an_unrelated_question(kind: str) -> None:
+    result = rerank("who won the world cup in 2014", [DENSE[kind], "The ferry leaves at noon."])
+    assert not result.selected
+    assert {hit.dropped for hit in result.hits} == {"irrelevant"}
+
+
+def test_a_fact_at_the_end_of_a_text_with_many_word_pieces_is_found() -> None:
+    text = f"{DENSE['table'][:1_000]}\n{ANSWER}"
+    result = rerank(QUESTION, ["The ferry leaves at noon.", text])
+    assert result.selected[0].index == 1
+    assert ANSWER in result.selected[0].excerpt

@@ -413,7 +413,8 @@ def _hits(
                 stage1_rank=place.stage1_rank,
                 stage2_rank=place.stage2_rank,
                 provider=STAGE1 if read is None else reply.name or STAGE1,
-                truncated=is_long(stage1.documents[place.id])
+                truncated=window is not None
+                or is_long(stage1.documents[place.id])
                 or (read is not None and read.truncated),
                 dropped=place.dropped,
                 relevance=place.relevance,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from operator import mul
 from typing import NamedTuple
@@ -14,12 +15,21 @@ from crossgate._values.results import Document, Vector, content
 WHOLE_CHARS = 1_200
 """Characters of a text that a reranker reads whole; a longer text is read in windows."""
 
+WHOLE_PIECES = 400
+"""Estimated word pieces of a text that a reranker reads whole beside a query of 100."""
+
 EMBEDDED = 2
 """Best passages that are embedded together; stage 2 reads the best alone, not diluted by others."""
 
-# Latin text has about four characters per word piece, Chinese or Korean about one.
-_DENSE = 4
-_DENSE_FROM = "\u0e00"
+# An input of the bundled cross-encoders has 512 word pieces, of which a query takes half at most.
+_INPUT_PIECES = 500
+_QUERY_PIECES = 256
+_WINDOW_SHARE = 0.75  # the rest is for title, heading and header
+# Words have one piece, long words one more for two letters, numbers one for two digits, other
+# scripts one for each letter, and Korean syllables one for each of their two or three letters.
+_LATIN = r"[^\W\d_\u0370-\U0010ffff]"
+_PIECE = re.compile(rf"\b{_LATIN}{{1,10}}|{_LATIN}{{1,2}}|\d{{1,2}}|\S")
+_SYLLABLE = re.compile(r"[\uac00-\ud7a3]")
 
 
 class Window(NamedTuple):
@@ -40,11 +50,17 @@ class Window(NamedTuple):
     embedded: str
 
 
-def is_long(document: Document) -> bool:
-    """Return whether stage 2 must read a document in windows."""
+def is_long(document: Document, pieces: int = WHOLE_PIECES) -> bool:
+    """Return whether stage 2 must read a document in windows.
+
+    Args:
+        document: The document.
+        pieces: Word pieces for which the reranker has room.
+    """
     if document.body:
         return len(document.body) > BODY_CHARS
-    return len(document.text) > WHOLE_CHARS // _density(document.text)
+    text = document.text
+    return len(text) > WHOLE_CHARS or (len(text) > pieces and _pieces(text) > pieces)
 
 
 def windows(
@@ -60,10 +76,11 @@ def windows(
         documents: The documents; those that are not long are ignored.
         language: Snowball language of the stemmer, or `none`.
     """
-    long = [document for document in documents if is_long(document)]
+    room = min(WHOLE_PIECES, _INPUT_PIECES - min(_pieces(query), _QUERY_PIECES))
+    long = [document for document in documents if is_long(document, room)]
     if not long:
         return {}
-    spans = {document.id: _passages(document) for document in long}
+    spans = {document.id: _passages(document, room) for document in long}
     texts = {document.id: _texts(document, spans[document.id]) for document in long}
     index = _core.Index(language, "", 0)
     rows = [
@@ -140,15 +157,12 @@ def _source(document: Document) -> str:
     return document.body or document.text
 
 
-def _passages(document: Document) -> list[tuple[int, int]]:
+def _passages(document: Document, room: int) -> list[tuple[int, int]]:
     source = _source(document)
-    return passages(source, max_chars=len(source), passage_chars=PASSAGE_CHARS // _density(source))
+    fitting = int(_WINDOW_SHARE * room * len(source) / max(1, _pieces(source)))
+    return passages(source, max_chars=len(source), passage_chars=min(PASSAGE_CHARS, fitting))
 
 
-def _density(text: str) -> int:
-    """Return how many times more word pieces per character a text has than English."""
-    if text.isascii():
-        return 1
-    start = text[:PASSAGE_CHARS]
-    dense = sum(letter >= _DENSE_FROM for letter in start)
-    return _DENSE if 2 * dense > len(start) else 1
+def _pieces(text: str) -> int:
+    """Return about how many word pieces a text has, without a tokenizer."""
+    return len(_PIECE.findall(text)) + 2 * len(_SYLLABLE.findall(text))
