@@ -1,11 +1,11 @@
 """Prints how well `rerank` answers questions over passages, and abstains without an answer.
 
-    python eval/answerable.py [--split test] [--questions N] [--embed yes|no|auto]
+    python eval/answerable.py [--split test] [--questions N] [--embed yes|no|auto] [--vectors]
 
-Candidates are the ten that an index of the corpus finds best by words. For each split it prints
-recall@1, how often the shortlist contains one of the candidates that answer, and with unanswerable
-questions the false-positive rate, the share of the answers in first place that are selected, and
-the area under the ROC curve of the confidence.
+Candidates are the ten that an index of the corpus finds best, by words or, with `--vectors`, also
+by the bundled embedder. For each split it prints recall@1, how often the shortlist contains one of
+the candidates that answer, and with unanswerable questions the false-positive rate, the share of
+the answers in first place that are selected, and the area under the ROC curve of the confidence.
 """
 
 from __future__ import annotations
@@ -59,12 +59,13 @@ def main() -> None:
     parser.add_argument("--split", default="test")
     parser.add_argument("--questions", type=int, help="every n-th question, N in all")
     parser.add_argument("--embed", choices=EMBED, default="auto")
+    parser.add_argument("--vectors", action="store_true", help="search by meaning, too")
     options = parser.parse_args()
     documents = [
         Document(id=row["_id"], title=row.get("title", ""), text=row["text"])
         for row in rows(options.folder / "corpus.jsonl")
     ]
-    index = Index.build(documents, embedder=None)
+    index = Index.build(documents) if options.vectors else Index.build(documents, embedder=None)
     questions = {row["_id"]: row for row in rows(options.folder / "queries.jsonl")}
     relevant = labels(options.folder, options.split)
     asked = sorted(relevant)

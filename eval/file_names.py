@@ -56,7 +56,7 @@ def main() -> None:
         index = Index.build(documents, embedder=None)
         right = []
         for query in queries:
-            found = index.search(query.text).scored
+            found = index.search(query.text, embed=False).scored
             best = min(found, key=lambda candidate: (-candidate.blend, candidate.id), default=None)
             right.append(best is not None and best.id in query.relevant)
         before = before or right

@@ -77,8 +77,9 @@ def _reciprocal(scores: Array) -> Array:
 def _blended(index: Index, queries: list[str], profile: Profile) -> Array:
     places = {id: place for place, id in enumerate(index.ids)}
     scores = np.full((len(queries), len(places)), -1.0)
-    for row, query in enumerate(queries):
-        found = index.search(query, limit=len(places), blend=profile.blend)
+    vectors = index.load_embedder().embed(queries)
+    for row, (query, vector) in enumerate(zip(queries, vectors, strict=True)):
+        found = index.search(query, vector, limit=len(places), blend=profile.blend)
         for hit in found.scored:
             scores[row, places[hit.id]] = hit.blend
     return scores

@@ -102,7 +102,9 @@ def asked(
     texts = {row["_id"]: row["text"] for row in read_rows(folder / "queries.jsonl")}
     open_gate = Profile(pool=CANDIDATES, relevance=Relevance(stage2=Stage2Relevance()))
     for id in chance.sample(sorted(relevant), min(count or len(relevant), len(relevant))):
-        found = [one.id for one in index.search(texts[id], per_channel=CANDIDATES).scored]
+        found = [
+            one.id for one in index.search(texts[id], per_channel=CANDIDATES, embed=False).scored
+        ]
         if chance.random() < hide:
             found = [one for one in found if one not in relevant[id]]
         candidates = [Document(id=one, text=documents[one]) for one in found[:CANDIDATES]]

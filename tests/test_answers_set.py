@@ -174,7 +174,7 @@ def test_words_alone_do_not_separate_answerable_from_unanswerable_questions(
     dataset = read_dataset(EVAL / name, split=split)
     index = Index.build(dataset.documents, embedder=None)
     answerable = np.array([bool(query.relevant) for query in dataset.queries])
-    found = [index.search(query.text).scored for query in dataset.queries]
+    found = [index.search(query.text, embed=False).scored for query in dataset.queries]
     shares = covered(dataset)
     for values in (
         [max((candidate.bm25 for candidate in scored), default=0.0) for scored in found],

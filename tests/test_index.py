@@ -700,6 +700,18 @@ def test_search_embeds_the_query_by_default() -> None:
     assert "vector" in message
 
 
+@pytest.mark.parametrize("embedder", [None, "default"])
+def test_search_corrects_misspelt_words_to_words_of_the_documents(embedder: str | None) -> None:
+    library = [Document(id=str(number), text=f"Boat {number} is red.") for number in range(30)]
+    fee = Document(id="fee", text="Each reminder costs three pounds.")
+    index = Index.build([*library, fee], embedder=embedder)
+    right = index.search("cost of a reminder", limit=5)
+    misspelt = index.search("cost of a remminder", limit=5)
+    assert misspelt == right
+    assert right.scored[0].id == "fee"
+    assert index.search("cost of a remminder", limit=5, embed=False) != misspelt
+
+
 def test_search_returns_at_most_limit_candidates() -> None:
     index = Index.build([f"red boat {number}" for number in range(30)], embedder=None)
     for limit in (1, 7, 25):

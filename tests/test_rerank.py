@@ -275,6 +275,35 @@ def test_a_word_is_corrected_to_the_singular_of_a_known_word() -> None:
     assert (read, corrections) == ("a recipe for two", {"recipie": "recipe"})
 
 
+@pytest.mark.parametrize(
+    ("word", "text", "correct"),
+    [
+        ("querry", "Speeds up slow queries.", "query"),
+        ("optimze", "The sql-optimizer.", "optimize"),
+        ("resizng", "Resize images.", "resizing"),
+        ("transalting", "Translates texts.", "translating"),
+        ("compresed", "Compresses files.", "compressed"),
+    ],
+)
+def test_a_word_is_corrected_to_another_form_of_a_known_word(
+    word: str, text: str, correct: str
+) -> None:
+    assert corrected(word, [text], "english") == (correct, {word: correct})
+
+
+@pytest.mark.parametrize(
+    ("word", "text"),
+    [
+        ("starter", "Starting a company."),
+        ("stripes", "Stripped cables."),
+        ("painting", "Prints posters."),
+        ("trainees", "Training plans."),
+    ],
+)
+def test_a_word_is_not_corrected_to_an_unlike_ending(word: str, text: str) -> None:
+    assert corrected(word, [text], "english") == (word, {})
+
+
 def test_a_word_of_an_exclusion_is_not_misspelt() -> None:
     read, corrections = corrected(
         "offboarding worbkooks", ["Onboarding workbooks"], "english", ["Not for offboarding."]

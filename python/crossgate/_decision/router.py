@@ -29,7 +29,7 @@ from crossgate._decision.context import Context, Conversation, mixed, traced
 from crossgate._reranking.chain import Chain
 from crossgate._reranking.contract import NO_DEADLINE, Deadline, passages_of
 from crossgate._retrieval.document_index import Index, check_embedder, embedder_mismatch, id_of
-from crossgate._retrieval.spelling import corrected
+from crossgate._retrieval.spelling import corrected_to
 from crossgate._retrieval.windows import Window, windows, with_window_cosines
 from crossgate._runtime.models.manifest import ROUTING_RERANKER, languages_of
 from crossgate._support.checks import (
@@ -541,14 +541,7 @@ class Router:
         self, text: str, candidates: Iterable[Document]
     ) -> tuple[str, tuple[ResultWarning, ...]]:
         """Return a text with misspelt words corrected to words of the candidates, and warnings."""
-        known = list(candidates)
-        read, corrections = corrected(
-            text,
-            (document.content for document in known),
-            self.index.language,
-            # A rare word of a body, or of a sentence that excludes something, is not misspelt.
-            (f"{document.text}\n{document.body}" for document in known),
-        )
+        read, corrections = corrected_to(text, candidates, self.index.language)
         return read, tuple(
             ResultWarning(
                 code="spelling",

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Never
@@ -25,6 +25,7 @@ from crossgate._retrieval.hints import (
     without_known,
 )
 from crossgate._retrieval.passages import BODY_CHARS, passages
+from crossgate._retrieval.spelling import corrected_to
 from crossgate._runtime.models import local_files
 from crossgate._support.checks import (
     check_count,
@@ -57,6 +58,10 @@ BODY_SHARE = 0.3
 
 Values between 0.2 and 0.4 give nearly equal results (docs/design.md).
 """
+
+
+_CORRECTED_TO = 100
+"""How many documents cosine, BM25 and their blend each contribute to correct misspelt words."""
 
 
 class SearchResult(NamedTuple):
@@ -349,7 +354,9 @@ class Index:
     ) -> SearchResult:
         """Score the documents by words, and by meaning if the index has vectors.
 
-        Scores and documents come from one version of the index, whatever other threads change.
+        Misspelt words of the query are corrected to words of the 100 best documents of each
+        channel, unless there is a vector or `embed` is false. Scores and documents come from one
+        version of the index, whatever other threads change.
 
         Args:
             query: The query.
@@ -381,16 +388,13 @@ class Index:
         check_text("the query", query)
         check_count("per_channel", per_channel, 2)
         check_limit(limit)
-        if vector is None and embed and self.dimension:
-            vector = self.load_embedder().embed([query])[0]
         if blend is not None:
             check_kind("blend", blend, _core.Blend, "the blend of a Profile, or None")
         if evidence is not None:
             what = "the evidence of a Profile, or None"
             check_kind("evidence", evidence, _core.EvidenceWeights, what)
-        scored, texts = self._core.search(
-            query,
-            vector if self.dimension else None,
+        search = partial(
+            self._core.search,
             blend=blend,
             evidence=evidence,
             technologies=sorted(check_ids("technologies", technologies)),
@@ -399,9 +403,22 @@ class Index:
             allow=None if allow is None else check_ids("allow", allow),
             deny=check_ids("deny", deny),
         )
+        if vector is not None or not embed:
+            scored, texts = search(query, vector if self.dimension else None)
+        else:
+            vector = self._vector(query)
+            _, near = search(query, vector, per_channel=max(_CORRECTED_TO, per_channel))
+            found = (_document("", *text) for text in near)
+            read, corrections = corrected_to(query, found, self.language)
+            if corrections:
+                vector = self._vector(read)
+            scored, texts = search(read, vector)
         scored, texts = scored[:limit], texts[:limit]
         pairs = zip(scored, texts, strict=True)
         return SearchResult(scored, {hit.id: _document(hit.id, *text) for hit, text in pairs})
+
+    def _vector(self, query: str) -> Vector | None:
+        return self.load_embedder().embed([query])[0] if self.dimension else None
 
     @property
     def ids(self) -> list[str]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import crossgate._core as _core
+from crossgate._values.results import Document
 
 _WORD = re.compile(r"[^\W\d_]+")
 # A shorter word has too many neighbours. In words of three or four letters only swapped letters are
@@ -14,6 +15,18 @@ _WORD = re.compile(r"[^\W\d_]+")
 _LEAST_LETTERS = 3
 _SHORT_LETTERS = 4
 _LONG_LETTERS = 8
+_ENDINGS = {
+    "": ("ed", "ing", "s"),
+    "e": ("ed", "es", "ing"),
+    "y": ("ied", "ies"),
+    "es": ("", "e"),
+    "ies": ("y",),
+    "ed": ("", "e", "ing", "s"),
+    "ied": ("y", "ies"),
+    "er": ("", "e", "ed", "ing"),
+    "ing": ("", "e", "ed", "s"),
+}
+"""English endings of the words of texts, and those that may stand in their place in a query."""
 
 
 def corrected(
@@ -26,7 +39,9 @@ def corrected(
     away, or two for words of at least eight letters. An edit swaps two neighbouring letters. In
     words of at least five letters it may also insert or omit one, and in words of at least eight
     replace one. A word of three or four letters is only replaced by a word that is not common. Of
-    equally close words, the more frequent one is used, then the first in the alphabet.
+    equally close words, the more frequent one is used, then the first in the alphabet. Other forms
+    of the words of the texts count as words of the texts: "querry" is close to "query" where only
+    "queries" occurs.
 
     Args:
         query: The query.
@@ -65,23 +80,78 @@ def corrected(
     return _WORD.sub(lambda found: corrections.get(found[0].lower(), found[0]), query), corrections
 
 
+def corrected_to(
+    query: str, documents: Iterable[Document], language: str
+) -> tuple[str, dict[str, str]]:
+    """Return the query with its misspelt words corrected to words of documents.
+
+    A rare word of a body, or of a sentence that excludes something, is not misspelt.
+
+    Args:
+        query: The query.
+        documents: The candidates.
+        language: Snowball language of the stemmer, or `none`.
+
+    Returns:
+        As `corrected`.
+    """
+    known = list(documents)
+    contents = (document.content for document in known)
+    return corrected(
+        query, contents, language, (f"{document.text}\n{document.body}" for document in known)
+    )
+
+
 def _closest(word: str, vocabulary: Counter[str], language: str) -> str | None:
     short = len(word) <= _SHORT_LETTERS
     most = 2 if len(word) >= _LONG_LETTERS else 1
     apart = 0 if short else most
     least = min(len(word), _SHORT_LETTERS)
-    near = (
-        (distance, -count, known)
-        for known, count in vocabulary.items()
-        if abs(len(known) - len(word)) <= apart
-        and len(known) >= least
-        and (known[0] == word[0] or known[:2] == word[1::-1])
-        # Short words that differ in one letter, "plane" and "place", are often both right.
-        and (most == 2 or len(known) != len(word) or sorted(known) == sorted(word))
-        and (distance := _edits(word, known, most)) <= most
-        and not (short and _is_common(known, language))
-    )
+    near = []
+    for known, count in vocabulary.items():
+        if known[0] != word[0] and known[:2] != word[1::-1]:
+            continue
+        if (
+            abs(len(known) - len(word)) <= apart
+            and len(known) >= least
+            and (most == 2 or _keeps_letters(word, known))
+            and (distance := _edits(word, known, most)) <= most
+            and not (short and _is_common(known, language))
+        ):
+            near.append((distance, -count, known))
+        if not short:
+            near += [(1, -count, form) for form in _near_forms(word, known, language)]
     return min(near, default=(0, 0, None))[2]
+
+
+def _keeps_letters(word: str, other: str) -> bool:
+    """Return whether one edit between two words replaces no letter.
+
+    Short words that differ in one letter, "plane" and "place", are often both right.
+    """
+    return len(other) != len(word) or sorted(other) == sorted(word)
+
+
+def _near_forms(word: str, known: str, language: str) -> Iterator[str]:
+    """Yield the forms of a word of the texts, with the same stem, that are one edit away.
+
+    The last two letters must be equal: "starter" is not a misspelt form of "starting".
+    """
+    if len(known) <= _SHORT_LETTERS:
+        return
+    for ending, others in _ENDINGS.items():
+        if not known.endswith(ending) or (not ending and known[-1] in "ey"):
+            continue
+        for other in others:
+            form = known.removesuffix(ending) + other
+            if (
+                form[-2:] == word[-2:]
+                and abs(len(form) - len(word)) <= 1
+                and _keeps_letters(word, form)
+                and _edits(word, form, 1) <= 1
+                and _core.analyze(form, language) == _core.analyze(known, language)
+            ):
+                yield form
 
 
 def _is_common(word: str, language: str) -> bool:
