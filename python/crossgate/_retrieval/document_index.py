@@ -25,7 +25,7 @@ from crossgate._retrieval.hints import (
     without_known,
 )
 from crossgate._retrieval.passages import BODY_CHARS, passages
-from crossgate._retrieval.spelling import corrected_to
+from crossgate._retrieval.spelling import corrected_to, has_unknown_word
 from crossgate._runtime.models import local_files
 from crossgate._support.checks import (
     check_count,
@@ -407,12 +407,14 @@ class Index:
             scored, texts = search(query, vector if self.dimension else None)
         else:
             vector = self._vector(query)
-            _, near = search(query, vector, per_channel=max(_CORRECTED_TO, per_channel))
-            found = (_document("", *text) for text in near)
-            read, corrections = corrected_to(query, found, self.language)
-            if corrections:
-                vector = self._vector(read)
-            scored, texts = search(read, vector)
+            scored, texts = search(query, vector)
+            found = (_document("", *text) for text in texts)
+            if has_unknown_word(query, found, self.language):
+                _, near = search(query, vector, per_channel=max(_CORRECTED_TO, per_channel))
+                found = (_document("", *text) for text in near)
+                read, corrections = corrected_to(query, found, self.language)
+                if corrections:
+                    scored, texts = search(read, self._vector(read))
         scored, texts = scored[:limit], texts[:limit]
         pairs = zip(scored, texts, strict=True)
         return SearchResult(scored, {hit.id: _document(hit.id, *text) for hit, text in pairs})

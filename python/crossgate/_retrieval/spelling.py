@@ -102,6 +102,23 @@ def corrected_to(
     )
 
 
+def has_unknown_word(query: str, documents: Iterable[Document], language: str) -> bool:
+    """Return whether an uncommon word of the query occurs in none of the documents.
+
+    Args:
+        query: The query.
+        documents: The candidates; only their contents count.
+        language: Snowball language of the stemmer, or `none`.
+    """
+    words = {word for word in _WORD.findall(query.lower()) if len(word) >= _LEAST_LETTERS}
+    unknown = {word for word in words if not _is_common(word, language)}
+    for document in documents:
+        if not unknown:
+            break
+        unknown.difference_update(_WORD.findall(document.content.lower()))
+    return bool(unknown)
+
+
 def _closest(word: str, vocabulary: Counter[str], language: str) -> str | None:
     short = len(word) <= _SHORT_LETTERS
     most = 2 if len(word) >= _LONG_LETTERS else 1
