@@ -161,6 +161,7 @@ DENSE = {
     "cyrillic": "Паром отправляется в полдень. " * 38,
     "greek": "Το πλοίο φεύγει το μεσημέρι. " * 40,
     "korean": "배는 정오에 떠난다. " * 100,
+    "short korean": "배는 정오에 떠난다. " * 23,
     "long words": "antidisestablishmentarianism " * 40,
 }
 

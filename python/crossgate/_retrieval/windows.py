@@ -60,7 +60,7 @@ def is_long(document: Document, pieces: int = WHOLE_PIECES) -> bool:
     if document.body:
         return len(document.body) > BODY_CHARS
     text = document.text
-    return len(text) > WHOLE_CHARS or (len(text) > pieces and _pieces(text) > pieces)
+    return len(text) > WHOLE_CHARS or _pieces(text) > pieces
 
 
 def windows(
