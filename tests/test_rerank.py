@@ -304,6 +304,14 @@ def test_a_word_is_not_corrected_to_an_unlike_ending(word: str, text: str) -> No
     assert corrected(word, [text], "english") == (word, {})
 
 
+def test_of_many_unknown_words_only_the_first_are_looked_up() -> None:
+    letters = "bcdfghjklm"
+    known = [f"war{a}{b}anty" for a in letters for b in letters]
+    query = " ".join(word.replace("anty", "atny") for word in known)
+    _, corrections = corrected(query, [" ".join(known)], "english")
+    assert list(corrections.values()) == known[:64]
+
+
 def test_a_word_of_an_exclusion_is_not_misspelt() -> None:
     read, corrections = corrected(
         "offboarding worbkooks", ["Onboarding workbooks"], "english", ["Not for offboarding."]

@@ -28,7 +28,7 @@ from crossgate._decision.context import Context, Conversation, mixed, traced
 from crossgate._reranking.chain import Chain, load, unloaded
 from crossgate._reranking.contract import Deadline
 from crossgate._retrieval.document_index import Index, bundled_embedder, check_documents, is_blank
-from crossgate._retrieval.spelling import corrected
+from crossgate._retrieval.spelling import corrected_to
 from crossgate._retrieval.windows import Window, windows
 from crossgate._runtime.models.manifest import PASSAGE_RERANKER
 from crossgate._support.checks import (
@@ -362,12 +362,7 @@ class _CandidateSearch:
     ) -> None:
         self.keep_scores = keep_scores
         self._context = context
-        self.query, corrections = corrected(
-            query,
-            (given.content for given in candidates),
-            language,
-            (f"{given.text}\n{given.body}" for given in candidates),
-        )
+        self.query, corrections = corrected_to(query, candidates, language)
         self._language = language
         self._deadline = deadline
         self._positions = {given.id: position for position, given in enumerate(candidates)}

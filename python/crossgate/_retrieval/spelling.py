@@ -15,6 +15,8 @@ _WORD = re.compile(r"[^\W\d_]+")
 _LEAST_LETTERS = 3
 _SHORT_LETTERS = 4
 _LONG_LETTERS = 8
+# Each word that is looked up costs a pass over the vocabulary; pasted text has thousands.
+_MOST_LOOKUPS = 64
 _ENDINGS = {
     "": ("ed", "ing", "s"),
     "e": ("ed", "es", "ing"),
@@ -26,7 +28,7 @@ _ENDINGS = {
     "er": ("", "e", "ed", "ing"),
     "ing": ("", "e", "ed", "s"),
 }
-"""English endings of the words of texts, and those that may stand in their place in a query."""
+"""Endings of words of the texts, and the endings of their other forms."""
 
 
 def corrected(
@@ -41,7 +43,7 @@ def corrected(
     replace one. A word of three or four letters is only replaced by a word that is not common. Of
     equally close words, the more frequent one is used, then the first in the alphabet. Other forms
     of the words of the texts count as words of the texts: "querry" is close to "query" where only
-    "queries" occurs.
+    "queries" occurs. Only the first 64 words that the texts lack are looked up.
 
     Args:
         query: The query.
@@ -59,9 +61,9 @@ def corrected(
             vocabulary.setdefault(word[:-1], count)
     stems: set[str] | None = None
     corrections: dict[str, str] = {}
-    for word in _WORD.findall(query):
-        lower = word.lower()
-        if len(lower) < _LEAST_LETTERS or lower in vocabulary or lower in corrections:
+    lookups = 0
+    for lower in dict.fromkeys(_WORD.findall(query.lower())):
+        if len(lower) < _LEAST_LETTERS or lower in vocabulary:
             continue
         if _is_common(lower, language):
             continue
@@ -69,6 +71,9 @@ def corrected(
             stems = set(_core.analyze(" ".join(vocabulary), language))
         if stems.intersection(_core.analyze(lower, language)):
             continue
+        if lookups == _MOST_LOOKUPS:
+            break
+        lookups += 1
         if (closest := _closest(lower, vocabulary, language)) is None:
             continue
         if others is None:
