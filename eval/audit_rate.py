@@ -12,7 +12,7 @@ import random
 from collections import Counter
 
 from crossgate._lint.audit import GRADES, audit, grade_of
-from crossgate._sources import read_sources
+from crossgate._sources.reading import read_sources
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ from crossgate._agents.hook.answer import answer
 from crossgate._agents.hook.formats import AGENTS, HookPrompt
 from crossgate._agents.hook.options import parse
 from crossgate._agents.hook.skill_library import SkillLibrary
-from crossgate._sources import read_sources
+from crossgate._sources.reading import read_sources
 from crossgate.evaluation import read_dataset
 
 

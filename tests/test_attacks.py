@@ -32,7 +32,8 @@ from crossgate._agents.hook.skill_library import SkillLibrary
 from crossgate._cli import run
 from crossgate._decision import cascade
 from crossgate._decision.log_replay import check_decision
-from crossgate._sources import read_candidates, read_sources
+from crossgate._sources.reading import read_sources
+from crossgate._sources.rows import read_candidates
 from crossgate._values.profile_files import profile_values
 from crossgate.evaluation import measure_candidates, read_dataset, read_labels, read_run
 from crossgate.rerankers import (

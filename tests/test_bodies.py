@@ -23,7 +23,7 @@ from crossgate._evaluation.runs.modes import decide, reblended
 from crossgate._evaluation.runs.stored_runs import read_run
 from crossgate._reranking.contract import PairScore
 from crossgate._retrieval.passages import BODY_CHARS, PASSAGE_CHARS, passages
-from crossgate._sources import read_sources
+from crossgate._sources.reading import read_sources
 
 FIRST = "# Forms\n\nFills in AcroForm fields with pypdf." + " padding" * 90
 SECOND = "## Scans\n\nReads scans with tesseract, page by page 🦀." + " filler" * 95

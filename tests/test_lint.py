@@ -25,7 +25,7 @@ from crossgate._lint.self_retrieval import SentenceResult
 from crossgate._lint.sentences import Sentence, own_sentences
 from crossgate._lint.shadows import shadows
 from crossgate._lint.unfindable import unfindable
-from crossgate._sources import read_sources
+from crossgate._sources.reading import read_sources
 from crossgate.lint import Finding, LintReport, lint
 
 CLEAN = {

@@ -167,7 +167,7 @@ def test_command_line_prints_texts_and_indexes() -> None:
 @pytest.mark.parametrize("title", ["title", "name"])
 @pytest.mark.parametrize("id", ["id", "_id"])
 def test_candidates_of_all_kinds_have_the_same_fields(text: str, title: str, id: str) -> None:
-    from crossgate._sources import read_candidates
+    from crossgate._sources.rows import read_candidates
 
     row = {id: "a", title: "T", text: "red fox", "body": "long", "kind": 1, "metadata": {"b": 2}}
     (read,) = read_candidates([json.dumps(row)], name="c")

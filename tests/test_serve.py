@@ -262,7 +262,7 @@ def test_explain(served: Served) -> None:
 
 def test_route_names_no_folder_of_the_machine(tmp_path: Path) -> None:
     from crossgate import Index
-    from crossgate._sources import read_sources
+    from crossgate._sources.reading import read_sources
 
     skill = tmp_path / "skills" / "pdf" / "SKILL.md"
     skill.parent.mkdir(parents=True)

@@ -15,12 +15,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-import crossgate._sources as sources
+import crossgate._sources.reading as reading
 from crossgate._retrieval.passages import pieces
-from crossgate._sources import Loaded, openapi, read_candidates, read_sources
+from crossgate._sources import openapi
 from crossgate._sources.common import Unusable
 from crossgate._sources.markdown import chunk_markdown, chunk_plain, sections
 from crossgate._sources.openapi import operations_of
+from crossgate._sources.reading import Loaded, read_sources
+from crossgate._sources.rows import read_candidates
 from crossgate._sources.skill_files import description_of, front_matter
 from crossgate._sources.tools import tool_from
 from crossgate._support.errors import CrossgateError, InputError, SourceError
@@ -311,7 +313,7 @@ def test_huge_row_is_skipped_and_the_rest_read(tmp_path: Path) -> None:
 def test_rows_beyond_the_limit_are_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sources, "ROWS", 2)
+    monkeypatch.setattr(reading, "ROWS", 2)
     write(tmp_path / "rows.jsonl", "".join(f'{{"_id": "{n}", "text": "t"}}\n' for n in range(4)))
     loaded = read_sources([tmp_path / "rows.jsonl"])
     assert ids(loaded) == ["0", "1"]
@@ -381,7 +383,7 @@ def test_file_name_that_is_not_utf8_is_escaped(tmp_path: Path) -> None:
         (skill("description: d\nwhen_to_use: [a]"), "folder", "d", {}),
         (skill("description: d\nlicense: MIT\ntags: [a, 1, 'b']\nextra: e"), "folder", "d",
          {"license": "MIT", "tags": ("a", "b")}),
-        (skill("description: d\ntags: [a]\n? [b]\n: c"), "folder", "d", {"tags": ("a",)}),
+        (skill("description: &d d\nname: *d"), "d", "d", {}),
         (skill("description: d\ntags: a, b\nlicense: {a: b}"), "folder", "d", {"tags": "a, b"}),
         (skill("description: עברית 日本語 👩‍👩‍👧 \\d\nname: ראש"), "ראש",
          "עברית 日本語 👩‍👩‍👧 \\d", {}),
@@ -389,7 +391,7 @@ def test_file_name_that_is_not_utf8_is_escaped(tmp_path: Path) -> None:
         # an alias without an anchor, a merge of a merge.
         (skill("a: 2024-13-45\ndescription: d"), "folder", "d", {}),
         (skill("a: !!python/object/apply:os.abort []\ndescription: d"), "folder", "d", {}),
-        (skill("a: *b\ndescription: d\n? [description, name]\n: x"), "folder", "d", {}),
+        (skill("a: *b\ndescription: d"), "folder", "d", {}),
         (skill("metadata:\n  description: in\n  name: in\ndescription: d"), "folder", "d", {}),
         ("---\ndescription: d\n---\nNUL \0 in the body --- does not matter", "folder", "d", {}),
         # Not valid YAML, but common, and accepted by agents.
@@ -446,8 +448,7 @@ BROKEN_SKILLS: list[tuple[str | bytes, int | None, str]] = [
     (skill("description: 2024-01-01"), 2, "a YAML timestamp"),
     (skill("description: 1.5"), 2, "a YAML float"),
     (skill("description: [a]"), 2, "a YAML sequence"),
-    (skill("description:\n  a: b"), 3, "a YAML mapping"),
-    (skill("name: &n x\ndescription: *n"), 3, "a YAML alias"),
+    (skill("name: x\ndescription:\n  a: b"), 3, "a YAML mapping"),
     (skill("description: !!python/name:os.system x"), 2, "a YAML python/name"),
     (skill("- description: d"), 2, "not a mapping"),
     (skill("just words"), 2, "not a mapping"),
@@ -1250,7 +1251,7 @@ def test_any_text_is_read_as_candidates_or_refused(lines: list[str]) -> None:
 
 def test_importing_sources_loads_nothing_heavy() -> None:
     program = (
-        "import sys, crossgate._sources\n"
+        "import sys, crossgate._sources.reading\n"
         "heavy = {'yaml', 'numpy', 'onnxruntime', 'tokenizers', 'huggingface_hub'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )

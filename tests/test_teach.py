@@ -20,8 +20,8 @@ from conftest import WordEmbedder, build
 from crossgate import Document, Index, InputError, Router
 from crossgate._cli.teach import teach as learn
 from crossgate._retrieval.hints import hint_texts
-from crossgate._sources import read_sources
 from crossgate._sources.examples import read_examples, teach_beside
+from crossgate._sources.reading import read_sources
 from crossgate._support.limits import SKILL_EXAMPLES
 from hook_home import Home
 

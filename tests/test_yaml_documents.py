@@ -12,8 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from crossgate import SourceError
-from crossgate._sources import read_sources
 from crossgate._sources.common import Unusable
+from crossgate._sources.reading import read_sources
 from crossgate._sources.tools import tool_from
 from crossgate._sources.yaml_documents import parse_yaml
 
@@ -81,9 +81,9 @@ def test_keys_are_text() -> None:
         ("? [a]\n: 1", "a key that is not text", 1),
         ("a: &x [1]\n*x : 2", "a key that is not text", 2),
         ("[" * 200 + "]" * 200, "nested deeper than 100", 1),
-        ("a: [1", "not YAML: ", None),
-        ("a: b: c", "not YAML: mapping values are not allowed", 1),
-        ("a: \x01", "not YAML: ", None),
+        ("a: [1", "not valid YAML: ", None),
+        ("a: b: c", "not valid YAML: a value with a colon and a space", 1),
+        ("a: \x01", "not valid YAML: ", None),
     ],
 )
 def test_values_outside_of_json_are_refused(text: str, reason: str, line: int | None) -> None:
@@ -134,5 +134,5 @@ def test_openapi_and_tools_in_yaml_equal_those_in_json(tmp_path: Path, suffix: s
 def test_a_broken_file_is_reported_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "openapi.yaml"
     path.write_text("openapi: 3.1.0\npaths: [\n", encoding="utf-8")
-    with pytest.raises(SourceError, match=r"openapi\.yaml:3: not YAML: "):
+    with pytest.raises(SourceError, match=r"openapi\.yaml:3: not valid YAML: "):
         read_sources([path])

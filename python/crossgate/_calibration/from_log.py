@@ -23,7 +23,7 @@ from crossgate._evaluation.data.labels import ProblemLog
 from crossgate._evaluation.runs.machine import describe_machine, describe_versions
 from crossgate._evaluation.runs.stored_runs import Run, RunHeader, StoredQuery
 from crossgate._reranking.contract import PairScore
-from crossgate._sources import Problem
+from crossgate._sources.reading import Problem
 from crossgate._support.errors import CalibrationError, CrossgateError
 from crossgate._support.wording import counted
 from crossgate._telemetry.log import (

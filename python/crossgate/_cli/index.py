@@ -16,7 +16,7 @@ from crossgate._support.wording import counted
 
 if TYPE_CHECKING:
     from crossgate._retrieval.document_index import Index
-    from crossgate._sources import Loaded
+    from crossgate._sources.reading import Loaded
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
 def _tools_of_servers(options: argparse.Namespace) -> Loaded:
     """Read the sources and the tools of the servers."""
     from crossgate._agents.mcp.listing import list_tools
-    from crossgate._sources import read_sources
+    from crossgate._sources.reading import read_sources
 
     servers = [list_tools(command) for command in options.mcp]
     return read_sources(options.source, kind=options.kind, servers=servers)

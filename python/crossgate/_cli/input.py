@@ -13,7 +13,7 @@ from crossgate._support.limits import CANDIDATES_BYTES
 
 if TYPE_CHECKING:
     from crossgate._retrieval.document_index import Index
-    from crossgate._sources import Loaded
+    from crossgate._sources.reading import Loaded
 
 
 def at_least(least: int) -> Callable[[str], int]:
@@ -42,7 +42,7 @@ def document_arguments(parser: argparse.ArgumentParser, *, sources: str = "+") -
     """
     from typing import get_args
 
-    from crossgate._sources import Kind
+    from crossgate._sources.reading import Kind
 
     parser.add_argument("source", metavar="SOURCE", nargs=sources, help="folder or file to read")
     parser.add_argument(
@@ -65,7 +65,7 @@ def document_arguments(parser: argparse.ArgumentParser, *, sources: str = "+") -
 
 def documents_of(options: argparse.Namespace) -> Loaded:
     """Return the documents of the arguments."""
-    from crossgate._sources import read_sources
+    from crossgate._sources.reading import read_sources
 
     return read_sources(options.source, kind=options.kind)
 

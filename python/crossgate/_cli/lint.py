@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from crossgate._lint.checking import LintReport
     from crossgate._lint.findings import Finding
-    from crossgate._sources import Problem
+    from crossgate._sources.reading import Problem
 
 FOUND = 1
 """Exit code if a finding is at least as severe as `--fail-on`."""
@@ -124,7 +124,7 @@ def _audit(options: argparse.Namespace) -> int:
     """Grade every document and every other SKILL.md, and print the grades with their reasons."""
     from crossgate._lint.audit import GRADES
     from crossgate._lint.checking import audited
-    from crossgate._sources import skill_files
+    from crossgate._sources.reading import skill_files
 
     found = skill_files(options.source)
     try:

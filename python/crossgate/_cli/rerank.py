@@ -34,7 +34,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Decide and print."""
     from crossgate._decision.rerank_candidates import rerank
-    from crossgate._sources import read_candidates
+    from crossgate._sources.rows import read_candidates
 
     name = "stdin" if options.candidates == "-" else options.candidates
     candidates = read_candidates(text_of(options.candidates).split("\n"), name=name)

@@ -24,8 +24,8 @@ from crossgate._lint.trigger_conflicts import contradictions
 from crossgate._lint.unfindable import unfindable
 from crossgate._lint.unread_exclusions import unread_exclusions
 from crossgate._retrieval.document_index import Index
-from crossgate._sources import Problem, SourceLocation
 from crossgate._sources.common import printable
+from crossgate._sources.reading import Problem, SourceLocation
 from crossgate._support.checks import check_kind
 from crossgate._values.profile_files import read_profile
 from crossgate._values.results import Document

@@ -8,8 +8,8 @@ from typing import Literal
 
 from crossgate._lint.findings import Evidence, cut
 from crossgate._lint.sentences import Sentence
-from crossgate._sources import SourceLocation
 from crossgate._sources.common import Unusable, decoded, printable
+from crossgate._sources.reading import SourceLocation
 from crossgate._support.files import read_source
 from crossgate._support.limits import TEXT_BYTES
 from crossgate._values.results import Document

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from itertools import takewhile
 from typing import NamedTuple
 
 from crossgate._sources.common import LeftOut, Unusable, is_unicode
+from crossgate._sources.yaml_documents import Scalar, parse_scalars
 
 _FRONT_MATTER_CHARS = 64 * 1024
-_YAML_DEPTH = 50
 _WHEN_TO_USE = ("when_to_use", "when-to-use")
 _SEPARATORS = re.compile(r"[,;|\n]")
 _DENIAL = re.compile(r"(?i)(not|no|never|do not|don't|avoid|skip|except)\b")
@@ -80,13 +80,13 @@ def front_matter(text: str) -> tuple[dict[str, Value], str]:
     block = _BREAKS_OF_YAML_1_1.sub(" ", block)
     if block[:1] in (" ", "\t"):
         block = textwrap.dedent(block)
+    entries = list(_entries(block))
     values: dict[str, Value] = {}
     invalid: Unusable | None = None
     try:
-        values = _yaml_values(block)
+        values = _yaml_values(block, {entry.key: entry.line for entry in entries})
     except Unusable as error:
         invalid = error
-    entries = list(_entries(block))
     if invalid or any(entry.key in _USED and entry.key not in values for entry in entries):
         values = {**_values_by_key(entries), **values}
     if invalid and "description" not in values:
@@ -123,13 +123,13 @@ def _values_by_key(entries: list[_Entry]) -> dict[str, Value]:
     values: dict[str, Value] = {}
     for entry in entries:
         with suppress(Unusable, KeyError):
-            values[entry.key] = _yaml_values(entry.text, entry.line)[entry.key]
+            values[entry.key] = _yaml_values(entry.text, {entry.key: entry.line})[entry.key]
             continue
         own = _indented(entry.text)
         if own != entry.text and (own[-1:] in _QUOTES or _CONTROL.search(entry.value)):
             # What follows without indentation is not a part of the value.
             with suppress(Unusable, KeyError):
-                values[entry.key] = _yaml_values(own, entry.line)[entry.key]
+                values[entry.key] = _yaml_values(own, {entry.key: entry.line})[entry.key]
                 continue
         if not _CONTROL.search(entry.value):
             values[entry.key] = Value("str", _plain_text(entry.value), [], entry.line)
@@ -162,56 +162,25 @@ def _plain_text(value: str) -> str:
     return text
 
 
-def _yaml_values(block: str, first: int = 2) -> dict[str, Value]:
-    """Return the top-level values of a YAML mapping that starts on the given line of a file.
-
-    Only the parser's events are read, so no tag runs code, no alias is expanded, and nothing
-    recurses: libyaml's composer overflows the stack on deeply nested input.
-    """
-    import yaml  # here, since only skills need it
-
-    resolve = yaml.resolver.Resolver().resolve
-    values: dict[str, Value] = {}
-    latest: Value | None = None
-    key: str | None = None
-    depth = 0
+def _yaml_values(block: str, lines: Mapping[str, int]) -> dict[str, Value]:
+    """Return the values of a YAML mapping; `lines` has the lines of its keys in the file."""
     try:
-        for event in yaml.parse(block, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
-            if isinstance(event, yaml.CollectionEndEvent):
-                depth -= 1
-            if not isinstance(event, yaml.NodeEvent):
-                continue
-            line = event.start_mark.line + first if event.start_mark else 1
-            kind, text = (
-                type(event).__name__.removesuffix("Event").removesuffix("Start").lower(),
-                "",
-            )
-            if isinstance(event, yaml.ScalarEvent):
-                text = event.value
-                tag = event.tag or resolve(yaml.ScalarNode, text, event.implicit)  # type: ignore[no-untyped-call]
-                kind = str(tag).removeprefix("tag:yaml.org,2002:")
-            if depth == 0 and kind != "mapping":
-                raise Unusable("the front matter is not a mapping of keys to values", line)
-            if depth > _YAML_DEPTH:
-                raise Unusable(f"the front matter is nested deeper than {_YAML_DEPTH}", line)
-            if depth == 1 and key is None:
-                key, latest = text, None
-            elif depth == 1:
-                values[key or ""] = latest = Value(kind, text, [], line)
-                key = None
-            elif depth == 2 and kind == "str" and latest and latest.type == "sequence":
-                latest.texts.append(text)
-            depth += isinstance(event, yaml.CollectionStartEvent)
-    except (yaml.YAMLError, ValueError, OverflowError) as error:
-        mark = getattr(error, "problem_mark", None)
-        reason = getattr(error, "problem", None) or str(error).partition("\n")[0]
-        if "mapping values are not allowed" in reason:
-            reason = "a value with a colon and a space must be in quotes"
-        elif "unexpected end of stream" in reason:
-            reason, mark = "a quotation mark is not closed", getattr(error, "context_mark", mark)
-        reason = f"the front matter is not valid YAML: {reason}"
-        raise Unusable(reason, mark.line + first if mark else None) from None
-    return values
+        root = parse_scalars(block)
+    except Unusable as error:
+        line = None if error.line is None else error.line + 1
+        raise Unusable(f"the front matter is {error}", line) from None
+    if not isinstance(root, dict | None):
+        raise Unusable("the front matter is not a mapping of keys to values", 2)
+    return {key: _value(value, lines.get(key, 1)) for key, value in (root or {}).items()}
+
+
+def _value(value: object, line: int) -> Value:
+    if isinstance(value, Scalar):
+        return Value(value.type, value.text, [], line)
+    if not isinstance(value, list):
+        return Value("mapping", "", [], line)
+    texts = [item.text for item in value if isinstance(item, Scalar) and item.type == "str"]
+    return Value("sequence", "", texts, line)
 
 
 def text_of(values: dict[str, Value], key: str) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from crossgate._sources.common import Unusable
 
@@ -15,12 +16,47 @@ _DIGITS = 300
 _CONSTANTS = {"": None, "~": None, "null": None, "true": True, "false": False}
 
 
+class Scalar(NamedTuple):
+    """A scalar as written, with its type in YAML 1.1."""
+
+    type: str
+    text: str
+
+
 def parse_yaml(text: str) -> object:
     """Return the value of a YAML document, of the types that JSON has.
 
-    Only the parser's events are read, so no tag runs code and nothing recurses. An alias is
-    the named value itself, not a copy, so a small file cannot become large. Types are those of
-    YAML 1.2 and JSON: `yes` and dates are text, as all keys are.
+    Types are those of YAML 1.2 and JSON: `yes` and dates are text, as all keys are.
+
+    Raises:
+        Unusable: As `_parse` does.
+    """
+    return _parse(text, lambda event: _plain(event.value) if event.implicit[0] else event.value)
+
+
+def parse_scalars(text: str) -> object:
+    """Return the value of a YAML document, with each value that is not a container as a `Scalar`.
+
+    Raises:
+        Unusable: As `_parse` does.
+    """
+    import yaml
+
+    resolve = yaml.resolver.Resolver().resolve
+
+    def scalar(event: Any) -> Scalar:
+        tag = event.tag or resolve(yaml.ScalarNode, event.value, event.implicit)  # type: ignore[no-untyped-call]
+        return Scalar(str(tag).removeprefix("tag:yaml.org,2002:"), event.value)
+
+    return _parse(text, scalar)
+
+
+def _parse(text: str, scalar: Callable[[Any], object]) -> object:
+    """Return the value of a YAML document; `scalar` makes the value of a scalar's event.
+
+    Only the parser's events are read, so no tag runs code and nothing recurses: libyaml's composer
+    overflows the stack on deeply nested input. An alias is the named value itself, not a copy, so a
+    small file cannot become large.
 
     Raises:
         Unusable: If the text is not one YAML document, is nested deeper than 100, or has a key that
@@ -46,7 +82,7 @@ def parse_yaml(text: str) -> object:
             is_key = isinstance(container, dict) and key is None
             value: object
             if isinstance(event, yaml.ScalarEvent):
-                value = event.value if is_key or not event.implicit[0] else _plain(event.value)
+                value = event.value if is_key else scalar(event)
             elif isinstance(event, yaml.AliasEvent):
                 if event.anchor not in named:
                     raise Unusable(f"no earlier value is named &{event.anchor:.40}", _line(event))
@@ -73,7 +109,11 @@ def parse_yaml(text: str) -> object:
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         mark = getattr(error, "problem_mark", None)
         reason = getattr(error, "problem", None) or str(error).partition("\n")[0]
-        raise Unusable(f"not YAML: {reason}", mark.line + 1 if mark else None) from None
+        if "mapping values are not allowed" in reason:
+            reason = "a value with a colon and a space must be in quotes"
+        elif "unexpected end of stream" in reason:
+            reason, mark = "a quotation mark is not closed", getattr(error, "context_mark", mark)
+        raise Unusable(f"not valid YAML: {reason}", mark.line + 1 if mark else None) from None
     return root[0] if root else None
 
 

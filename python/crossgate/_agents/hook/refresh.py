@@ -73,8 +73,8 @@ def build(library: SkillLibrary, progress: Any = None) -> tuple[int, list[str]]:
         OSError: If the manifest cannot be written.
     """
     from crossgate._retrieval.document_index import Index
-    from crossgate._sources import read_sources
     from crossgate._sources.examples import teach_beside
+    from crossgate._sources.reading import read_sources
 
     library.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     before = seen(library.sources)  # before reading, so that later changes are noticed

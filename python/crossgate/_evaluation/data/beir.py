@@ -22,8 +22,8 @@ from typing import Any
 
 from crossgate._decision.context import Context
 from crossgate._evaluation.data.labels import Dataset, LabelledQuery, ProblemLog, read_lines
-from crossgate._sources import read_sources
 from crossgate._sources.common import Unusable
+from crossgate._sources.reading import read_sources
 from crossgate._sources.rows import parse_json
 from crossgate._support.checks import check_query
 from crossgate._support.errors import InputError, SourceError

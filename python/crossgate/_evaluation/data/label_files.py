@@ -30,8 +30,8 @@ from typing import Any
 
 from crossgate._evaluation.data.labels import Dataset, LabelledQuery, ProblemLog, read_lines
 from crossgate._evaluation.data.transcript_labels import UNOPENED, transcript_queries
-from crossgate._sources import read_sources
 from crossgate._sources.common import Unusable
+from crossgate._sources.reading import read_sources
 from crossgate._sources.rows import parse_json
 from crossgate._support.checks import check_path, check_query, collected
 from crossgate._support.errors import InputError, SourceError

@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from crossgate._decision.context import Context
-from crossgate._sources import Problem
 from crossgate._sources.common import Unusable, decoded
+from crossgate._sources.reading import Problem
 from crossgate._support.errors import SourceError
 from crossgate._support.files import read_source
 from crossgate._support.limits import EVALUATION_BYTES

@@ -29,8 +29,8 @@ from crossgate._reranking.chain import load
 from crossgate._reranking.contract import PairScore, Reranker
 from crossgate._retrieval.document_index import check_documents
 from crossgate._runtime.models.manifest import PASSAGE_RERANKER
-from crossgate._sources import Problem
 from crossgate._sources.common import Unusable
+from crossgate._sources.reading import Problem
 from crossgate._sources.rows import parse_json
 from crossgate._support.checks import check_path, check_query
 from crossgate._support.errors import CrossgateError, InputError, SourceError
