@@ -16,11 +16,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from crossgate import Index
-from crossgate._agents.adoption import CHARS_PER_TOKEN
 from crossgate._agents.hook.answer import answer
 from crossgate._agents.hook.formats import AGENTS, HookPrompt
 from crossgate._agents.hook.options import parse
 from crossgate._agents.hook.skill_library import SkillLibrary
+from crossgate._agents.learning.adoption import CHARS_PER_TOKEN
 from crossgate._sources.reading import read_sources
 from crossgate.evaluation import read_dataset
 

@@ -450,7 +450,7 @@ def test_damaged_logs_and_transcripts_are_refused_by_feedback_and_used(
             lines = [data]
         log.write_bytes(b"\n".join(lines[:1]) + b"\n")
         transcript.write_bytes(b"\n".join(lines[1:] or lines) + b"\n")
-        noted = ["used", "--log", str(log), "--from-transcripts", str(transcript.parent)]
+        noted = ["usage", "--record", "--log", str(log), "--transcripts", str(transcript.parent)]
         for given in (["feedback", "right", "--log", str(log)], noted):
             # 3: the log is another file, and nothing is written to it.
             refusing(given, lambda: capsys.readouterr().err, {0, 2, 3})

@@ -791,7 +791,7 @@ NASTY = "a\x1b[2J\x1b]0;t\x07\u202eb\r"
         ["index", "absent" + NASTY, "-o", "out.cgx"],
         ["eval", NASTY, "--modes", "never", "--embedder", "none"],
         ["replay", f"{NASTY}.jsonl"],
-        ["used", "0" * 32, NASTY, "--log", f"{NASTY}.jsonl"],
+        ["feedback", "used", NASTY, "--decision", NASTY, "--log", f"{NASTY}.jsonl"],
         ["route", "-i", "out.cgx", NASTY, "--profile", NASTY],
         ["models", "pull", NASTY],
     ],

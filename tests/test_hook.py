@@ -34,9 +34,10 @@ from crossgate._agents.hook.formats import (
 )
 from crossgate._agents.hook.injection import SHORTLIST_CHARS, Pick, context_of, shortlist_of
 from crossgate._agents.hook.options import BadHookOptions, HookOptions, parse
-from crossgate._agents.hook.refresh import build, try_lock
+from crossgate._agents.hook.refresh import build
 from crossgate._agents.hook.skill_library import SkillLibrary, is_stale, library_of
 from crossgate._decision.router import DEFAULT_PROFILE
+from crossgate._support.files import file_lock
 from crossgate._telemetry.log import (
     JsonLinesLog,
     LoggedDecision,
@@ -1175,9 +1176,9 @@ def test_a_library_that_is_watched_in_part_says_so(
 
 def test_the_lock_allows_one_build(tmp_path: Path) -> None:
     lock = tmp_path / "refresh.lock"
-    with try_lock(lock) as first, try_lock(lock) as second:
+    with file_lock(lock) as first, file_lock(lock) as second:
         assert (first, second) == (True, False)
-    with try_lock(lock) as again:
+    with file_lock(lock) as again:
         assert again
 
 

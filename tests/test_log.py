@@ -595,9 +595,10 @@ def test_route_logs_and_replay_agrees(run: Any, words: Path, path: Path) -> None
     assert "decision_id" not in checked(run(*arguments, variables={"CROSSGATE_LOG": ""}), "result")
     assert decisions(path)[0].decision == values["decision_id"]
 
-    noted = run("used", values["decision_id"], "csv-cleaner", "--log", path, "--json")
-    assert (noted.code, checked(noted, "used")["used"]) == (0, ["csv-cleaner"])
-    silent = run("used", values["decision_id"], variables={"CROSSGATE_LOG": str(path)})
+    decision = ["--decision", values["decision_id"]]
+    noted = run("feedback", "used", "csv-cleaner", *decision, "--log", path, "--json")
+    assert (noted.code, checked(noted, "feedback")["used"]) == (0, ["csv-cleaner"])
+    silent = run("feedback", "used", *decision, variables={"CROSSGATE_LOG": str(path)})
     assert (silent.code, silent.err) == (0, "")
     replayed = run("replay", path, "--json")
     outcome = checked(replayed, "replay")
@@ -656,8 +657,6 @@ def test_a_log_that_cannot_be_written_is_said_on_stderr(run: Any, words: Path) -
     assert done.code == 0
     assert "csv-cleaner" in done.out
     assert re.search(r"^crossgate: degraded\[telemetry_failed\]: [^\n]+$", done.err, re.MULTILINE)
-    failed: Run = run("used", ID, "--log", "no/where.jsonl")
-    assert (failed.code, failed.error) == (3, "unwritable")
 
 
 @pytest.mark.parametrize(
@@ -668,7 +667,6 @@ def test_commands_on_a_file_of_another_kind_exit_with_2(
 ) -> None:
     other = written(tmp_path / "other", content)
     for arguments, code in (
-        (("used", ID, "--log", other), "not_a_log"),
         (("feedback", "right", "--log", other), "not_a_log"),
         (("calibrate", "--from-log", other, "-o", tmp_path / "p.json"), "no_labels"),
     ):
@@ -724,6 +722,6 @@ def test_replay_refuses_a_file_that_is_not_a_log(run: Any, tmp_path: Path) -> No
     assert run("replay", tmp_path).error == "source_unreadable"
     (tmp_path / "empty").write_bytes(b"")
     assert run("replay", "empty").code == 0
-    missing = run("used", ID, variables={"CROSSGATE_LOG": ""})
+    missing = run("feedback", "used", variables={"CROSSGATE_LOG": ""})
     assert (missing.code, missing.error) == (2, "out_of_range")
-    assert run("used", "no-id", "--log", "x").error == "out_of_range"
+    assert run("feedback", "used", "--decision", "no-id", "--log", "empty").error == "no_decisions"

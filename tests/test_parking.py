@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from crossgate import CrossgateError
-from crossgate._agents import parking
 from crossgate._agents.hook.formats import AGENTS
-from crossgate._agents.skill_lists import BUDGETS, budget_of, list_skills
+from crossgate._agents.learning import parking
+from crossgate._agents.learning.skill_lists import BUDGETS, budget_of, list_skills
 from crossgate._sources.transcripts import Turn
 from hook_home import PDF, SKILLS, Home, furnished
 
@@ -286,12 +286,15 @@ def test_a_failed_copy_leaves_the_original(
     assert list(target.parent.iterdir()) == []
 
 
-def test_two_sessions_do_not_park_at_once(folders: tuple[Path, Path]) -> None:
-    from crossgate._agents.hook.refresh import try_lock
+def test_two_sessions_do_not_park_at_once(
+    folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     from crossgate._agents.hook.skill_library import hook_folder
+    from crossgate._support.files import file_lock
 
     folder, target = folders
-    with try_lock(hook_folder() / "parking.lock"), pytest.raises(CrossgateError, match="another"):
+    monkeypatch.setattr(parking, "LOCK_SECONDS", 0.0)
+    with file_lock(hook_folder() / "parking.lock"), pytest.raises(CrossgateError, match="another"):
         parking.move_skill(folder, target)
     assert folder.exists()
     parking.move_skill(folder, target)
@@ -322,3 +325,27 @@ def test_no_skills_exit_with_1(tmp_path: Path) -> None:
     home = furnished(tmp_path / "empty", {})
     done = home.run("skills")
     assert (done.returncode, done.stdout) == (1, "no agent here has skills\n")
+
+
+def test_relative_links_lead_to_the_same_file_after_a_move(home: Home) -> None:
+    skills = home.path / ".claude/skills"
+    csv, pdf = skills / "csv-cleaner", skills / "pdf-toolkit"
+    (csv / "shared").mkdir()
+    (csv / "shared" / "notes.txt").write_text("notes")
+    links = {
+        pdf / "shared": "../csv-cleaner/shared",  # out of the moved skill
+        csv / "deep.md": "../pdf-toolkit/SKILL.md",  # into the moved skill
+        pdf / "own.md": "SKILL.md",
+        pdf / "nowhere": "../absent",
+    }
+    for link, text in links.items():
+        link.symlink_to(text)
+    listed(home, "park", "pdf-toolkit")
+    parked = home.path / ".claude/skills-parked/pdf-toolkit"
+    assert (parked / "shared" / "notes.txt").read_text() == "notes"
+    assert (csv / "deep.md").samefile(parked / "SKILL.md")
+    assert os.readlink(parked / "own.md") == "SKILL.md"
+    listed(home, "park", "csv-cleaner")
+    assert (parked / "shared" / "notes.txt").read_text() == "notes"
+    listed(home, "unpark", "csv-cleaner", "pdf-toolkit")
+    assert {link: os.readlink(link) for link in links} == links

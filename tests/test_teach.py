@@ -18,12 +18,13 @@ from hypothesis import strategies as st
 from commands import CROSSGATE
 from conftest import WordEmbedder, build
 from crossgate import Document, Index, InputError, Router
-from crossgate._cli.teach import teach as learn
+from crossgate._agents.learning.lessons import index_file
+from crossgate._agents.learning.lessons import teach as learn
 from crossgate._retrieval.hints import hint_texts
-from crossgate._sources.examples import read_examples, teach_beside
+from crossgate._sources.examples import examples_beside, read_examples, teach_examples
 from crossgate._sources.reading import read_sources
 from crossgate._support.limits import SKILL_EXAMPLES
-from hook_home import Home
+from hook_home import Home, furnished
 
 SKILLS = {
     "slides": "Make and edit presentations and slide decks.",
@@ -224,9 +225,9 @@ def test_the_last_lesson_about_a_prompt_wins(lessons: list[tuple[str, str | None
         path = Path(folder, "skills.cgx")
         Index.build([BINDER, STAPLER], embedder=None).save(path)
         for prompt, id, fits in lessons:
-            learn(path, prompt, id, fits=fits and id is not None, reranker=None)
+            learn(index_file(path), prompt, id, fits=fits and id is not None, reranker=None)
         index, rebuilt = Index.open(path), Index.build([BINDER, STAPLER], embedder=None)
-        teach_beside(rebuilt, path)
+        teach_examples(rebuilt, examples_beside(path))
     assert rebuilt.nothing == index.nothing
     assert [rebuilt[id] for id in rebuilt] == [index[id] for id in index]
     last: dict[int, tuple[str, str | None, bool]] = {}
@@ -279,3 +280,52 @@ def test_vectors_of_hints_belong_to_their_texts(
                 (expected,) = embedder.embed([text])
                 length = sum(value * value for value in expected) ** 0.5
                 assert found == pytest.approx([value / length for value in expected], abs=0.01)
+
+
+def test_lessons_of_eight_processes_are_all_kept(index: Path) -> None:
+    prompts = [f"{PROMPT}, number {number}" for number in range(8)]
+    line = [CROSSGATE, "teach", "-i", index, "--skill", "slides", "--reranker", "none"]
+    running = [subprocess.Popen([*line, prompt]) for prompt in prompts]
+    assert [process.wait(timeout=120) for process in running] == [0] * 8
+    assert sorted(Index.open(index)["slides"].examples) == prompts
+    written = read_examples(index.with_suffix(".examples.jsonl"))
+    assert sorted(example.prompt for example in written) == prompts
+    assert not list(index.parent.glob(".*"))  # no lock is left
+
+
+def test_teach_changes_what_the_hook_says(tmp_path: Path) -> None:
+    home = furnished(tmp_path / "home")
+    prompt = "get the Heron numbers onto the wall for Monday's round"
+    assert home.run("teach", prompt, "--skill", "csv-cleaner").returncode == 2  # no hook here
+    done = home.run("teach", prompt, "--agent", "claude", "--skill", "csv-cleaner", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["agent"] == "claude"
+    assert "- csv-cleaner" in home.run("hook", "try", prompt).stdout
+    assert home.run("hook", "install").returncode == 0
+    done = home.run("teach", prompt, "--not", "csv-cleaner")
+    assert (done.returncode, done.stdout.count("hook of claude")) == (0, 1), done.stderr
+    assert "- csv-cleaner" not in home.run("hook", "try", prompt).stdout
+
+
+def test_a_lesson_reaches_the_hook_in_other_folders(tmp_path: Path) -> None:
+    home = furnished(tmp_path / "home")
+    prompt = "get the Heron numbers onto the wall for Monday's round"
+    other = home.path / "other"
+    home.skill("deploy", "Ship the service to staging", below="other/.claude")
+    home.run("teach", prompt, "--agent", "claude", "--skill", "csv-cleaner")
+    tried = home.run("hook", "try", prompt, CLAUDE_PROJECT_DIR=str(other))
+    assert "- csv-cleaner" in tried.stdout
+    home.run("teach", prompt, "--agent", "claude", "--nothing")
+    tried = home.run("hook", "try", prompt, CLAUDE_PROJECT_DIR=str(other))
+    assert "- csv-cleaner" not in tried.stdout
+
+
+def test_teach_says_which_index_it_changed(index: Path, tmp_path: Path) -> None:
+    home = furnished(tmp_path / "home")
+    assert home.run("hook", "install").returncode == 0
+    done = home.run("teach", PROMPT, "-i", index, "--skill", "slides")
+    assert str(index) in done.stdout
+    assert "without -i" in done.stdout
+    done = home.run("teach", PROMPT, "--skill", "slides")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "error[unknown_document]" in done.stderr

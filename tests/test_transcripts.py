@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from conftest import LIBRARY
 from crossgate import CrossgateError, Document, Index, Router
+from crossgate._agents.learning.adoption import record_opened
 from crossgate._cli import run
 from crossgate._evaluation.data.label_files import read_labels
 from crossgate._evaluation.data.transcript_labels import OPENED, UNOPENED
-from crossgate._sources.transcripts import read_turns, transcripts_below
+from crossgate._sources.transcripts import Turn, read_turns, transcripts_below
 from crossgate._telemetry.log import JsonLinesLog, LoggedUse, read_log
-from crossgate._telemetry.transcript_uses import record_opened
 
 
 def said(text: str | Sequence[dict[str, Any]], **more: Any) -> dict[str, Any]:
@@ -287,6 +287,11 @@ def logged(tmp_path: Path, *prompts: str) -> tuple[Path, list[str]]:
     return path, [str(router.route(item).decision_id) for item in prompts]
 
 
+def turns(folder: Path) -> list[Turn]:
+    """Return the prompts of all transcripts in a folder."""
+    return [turn for path in transcripts_below(folder) for turn in read_turns(path)]
+
+
 def uses(path: Path) -> dict[str, tuple[str, ...]]:
     """Return what a log says was used, by decision."""
     return {
@@ -300,7 +305,7 @@ def test_opened_skills_are_recorded_once_per_decision(tmp_path: Path) -> None:
     transcript(folder / "three.jsonl", said(text), called("Skill", skill=f"docs:{NAMES[0]}"))
     path, ids = logged(tmp_path, text, "thanks", "yes", "never said", "do another")
     JsonLinesLog(path).used(ids[2], [NAMES[2]])
-    found = record_opened(path, folder)
+    found = record_opened(path, turns(folder))
     assert (found.decisions, found.known, found.opened, found.unopened) == (5, 1, 2, 1)
     assert uses(path) == {
         ids[0]: (NAMES[0],),
@@ -308,21 +313,19 @@ def test_opened_skills_are_recorded_once_per_decision(tmp_path: Path) -> None:
         ids[2]: (NAMES[2],),  # a person's judgement stays
         ids[4]: ("elsewhere",),  # used, but not a candidate of the decision
     }
-    again = record_opened(path, folder)
+    again = record_opened(path, turns(folder))
     assert (again.known, again.opened, again.unopened) == (4, 0, 0)
 
 
 def test_the_command_records_and_reports_uses(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("CROSSGATE_CACHE", str(tmp_path / "cache"))
     folder = conversations(tmp_path / "t")
     path, _ = logged(tmp_path, "thanks", "do the first", "never said")
-    given = ["used", "--log", str(path)]
-    assert run([*given, "--from-transcripts", str(folder), "--json"]) == 0
-    shown = json.loads(capsys.readouterr().out)
+    given = ["usage", "--record", "--log", str(path), "--transcripts", str(folder)]
+    assert run([*given, "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)["recorded"]
     assert (shown["decisions"], shown["known"], shown["opened"], shown["unopened"]) == (3, 0, 1, 1)
-    assert run([*given, "--from-transcripts", str(folder)]) == 0
+    assert run(given) == 0
     assert "2 were already recorded, 1 are in no transcript" in capsys.readouterr().out
-    for bad in ([], ["0" * 32, "--from-transcripts", str(folder)]):
-        assert run([*given, *bad]) == 2
-        assert "error[out_of_range]" in capsys.readouterr().err

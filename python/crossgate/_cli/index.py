@@ -36,20 +36,27 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Read, embed and save."""
-    from crossgate._sources.examples import examples_beside, read_examples, teach_beside
+    from crossgate._sources.examples import (
+        examples_beside,
+        examples_lock,
+        read_examples,
+        teach_examples,
+    )
 
     start = perf_counter()
     output = Path(options.output)
     _check_writable(output)
-    read_examples(examples_beside(output))  # before documents are embedded, which takes long
+    examples = examples_beside(output)
+    read_examples(examples)  # before documents are embedded, which takes long
     earlier = _earlier_index(output)
     loaded = _tools_of_servers(options) if options.mcp else documents_of(options)
     say_skipped(loaded.problems, ", ".join([*options.source, *options.mcp]))
     say_left_out(loaded.left_out)
     built = index_of(loaded, options, earlier)
-    for unknown in teach_beside(built, output):
-        say(f"{examples_beside(output)}: no document has the id {unknown!r}: its examples wait")
-    built.save(output)
+    with examples_lock(examples):
+        for unknown in teach_examples(built, examples):
+            say(f"{examples}: no document has the id {unknown!r}: its examples wait")
+        built.save(output)
     seconds = perf_counter() - start
     if options.json:
         show_json(

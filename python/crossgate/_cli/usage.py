@@ -5,21 +5,21 @@ from __future__ import annotations
 import argparse
 import os
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crossgate._cli import DONE, NOTHING_RELEVANT
+from crossgate._cli.decision_output import LOG_VARIABLE, log_path
 from crossgate._cli.output import json_option, plain, say, show, show_json
 from crossgate._support.errors import SourceError
 from crossgate._support.sanitize import fit
+from crossgate._support.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from crossgate._agents.adoption import SuggestedPrompt, UsageCounts, UsageReport
+    from crossgate._agents.learning.adoption import Counts, SuggestedPrompt, UsageReport, UseCounts
     from crossgate._sources.transcripts import Turn
 
-_KINDS = ("used", "unused", "unprompted", "neither")
 _PROMPT_WIDTH = 100
 
 
@@ -34,7 +34,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--prompts",
-        choices=_KINDS,
+        choices=("used", "unused", "unprompted", "neither"),
         help="list the prompts behind a figure; their texts come from the transcripts",
     )
     parser.add_argument("--skill", metavar="NAME", help="list only prompts of this skill")
@@ -42,27 +42,37 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--form", choices=("pick", "shortlist"), help="list only prompts with this form"
     )
-    parser.add_argument("--html", metavar="FILE", help="also write the figures as an HTML page")
+    parser.add_argument(
+        "--record",
+        action="store_true",
+        help="also record in the log of decisions which skills were opened after each",
+    )
+    parser.add_argument("--log", metavar="FILE", help=f"that log (default: {LOG_VARIABLE})")
 
 
 def run(options: argparse.Namespace) -> int:
     """Count and print."""
-    from crossgate._agents.adoption import measure_usage
     from crossgate._agents.hook.session_state import read_hook_log
     from crossgate._agents.hook.skill_library import hook_folder
+    from crossgate._agents.learning.adoption import measure_usage, record_opened
 
+    log = log_path(options) if options.record else ""
+    turns = list(read_all_turns(options.transcripts))
+    recorded = record_opened(log, turns) if log else None
     entries = [entry for entry in read_hook_log(hook_folder()) if "prompt" in entry]
-    report = measure_usage(entries, read_all_turns(options.transcripts))
-    if options.html:
-        _write_page(options.html, report)
+    report = measure_usage(entries, turns)
     listed = _listed(report, options) if options.prompts else None
     if options.json:
-        show_json(_values(report, listed))
-    elif not report.logged:
-        say("the hook has logged no prompt yet: `crossgate hook install --shadow` starts a trial")
+        values = _values(report, listed)
+        show_json(values if recorded is None else {**values, "recorded": asdict(recorded)})
     else:
-        show("\n".join(_lines(report, listed)))
-    return DONE if report.logged else NOTHING_RELEVANT
+        if recorded is not None:
+            show(_recorded(log, recorded))
+        if report.logged:
+            show("\n".join(_lines(report, listed)))
+        else:
+            say("the hook has logged no prompt: `crossgate hook install --shadow` starts a trial")
+    return DONE if report.logged or recorded else NOTHING_RELEVANT
 
 
 def read_all_turns(named: str | None) -> Iterator[Turn]:
@@ -85,41 +95,41 @@ def read_all_turns(named: str | None) -> Iterator[Turn]:
             say(f"skipped {path}: {error.strerror}")
 
 
-def _write_page(path: str, report: UsageReport) -> None:
-    from crossgate._agents.adoption_page import usage_page
-    from crossgate._support.files import atomic_write, cannot_write
-
-    try:
-        with atomic_write(Path(path)) as stream:
-            stream.write(usage_page(report))
-    except OSError as error:
-        raise SourceError("unwritable", cannot_write(path, error)) from error
+def _recorded(log: str, uses: UseCounts) -> str:
+    rest = uses.decisions - uses.known - uses.opened - uses.unopened
+    return (
+        f"{log}: {counted(uses.decisions, 'decision')}: a skill was opened for {uses.opened}, none "
+        f"for {uses.unopened}; {uses.known} were already recorded, {rest} are in no transcript"
+    )
 
 
 def _listed(report: UsageReport, options: argparse.Namespace) -> list[SuggestedPrompt]:
-    from crossgate._agents.adoption import same_skill
+    from crossgate._agents.learning.adoption import same_skill
 
     def is_listed(prompt: SuggestedPrompt) -> bool:
         if options.week not in (None, prompt.week) or options.form not in (None, prompt.form):
             return False
-        if options.prompts == "neither":
-            return prompt.neither
-        names: tuple[str, ...] = getattr(prompt, options.prompts)
-        return any(options.skill is None or same_skill(name, options.skill) for name in names)
+        return any(
+            kind == options.prompts and (not options.skill or same_skill(name, options.skill))
+            for kind, name in prompt.rows()
+        )
 
     return list(filter(is_listed, report.prompts))
 
 
 def _values(report: UsageReport, listed: list[SuggestedPrompt] | None) -> dict[str, Any]:
-    from crossgate._agents.adoption import NOTES
+    from crossgate._agents.learning.adoption import NOTES
 
     values = {
-        **{name: getattr(report, name) for name in ("logged", "matched", "unlogged", "shadow")},
+        "logged": report.logged,
+        "matched": len(report.prompts),
+        "unlogged": report.unlogged,
+        "shadow": report.shadow,
         "tokens": report.tokens,
-        "total": asdict(report.total),
-        "weeks": [{"week": week, **asdict(counts)} for week, counts in report.weeks.items()],
-        "forms": [{"form": form, **asdict(counts)} for form, counts in report.forms.items()],
-        "skills": [{"skill": name, **asdict(counts)} for name, counts in report.skills.items()],
+        "total": report.total,
+        "weeks": [{"week": week, **counts} for week, counts in report.weeks.items()],
+        "forms": [{"form": form, **counts} for form, counts in report.forms.items()],
+        "skills": [{"skill": name, **counts} for name, counts in report.skills.items()],
         "proposals": [{"skill": name, "text": text} for name, text in report.proposals()],
         "notes": list(NOTES),
     }
@@ -131,7 +141,7 @@ def _values(report: UsageReport, listed: list[SuggestedPrompt] | None) -> dict[s
                 "text": prompt.turn.text,
                 "shadow": prompt.shadow,
                 "suggested": list(prompt.suggested),
-                "opened": list(prompt.opened),
+                "opened": list(prompt.turn.opened),
             }
             for prompt in listed
         ]
@@ -139,10 +149,9 @@ def _values(report: UsageReport, listed: list[SuggestedPrompt] | None) -> dict[s
 
 
 def _lines(report: UsageReport, listed: list[SuggestedPrompt] | None) -> Iterator[str]:
-    from crossgate._agents.adoption import NOTES
-    from crossgate._agents.adoption_page import summary
+    from crossgate._agents.learning.adoption import NOTES
 
-    yield summary(report)
+    yield _summary(report)
     yield from _table("week", report.weeks)
     yield from _table("form", report.forms)
     yield from _table("skill", report.skills)
@@ -152,12 +161,26 @@ def _lines(report: UsageReport, listed: list[SuggestedPrompt] | None) -> Iterato
         text = fit(plain(prompt.turn.text), _PROMPT_WIDTH)
         yield f"{prompt.turn.path}:{prompt.turn.line}: {text}"
         suggested = ", ".join(map(plain, prompt.suggested)) or "none"
-        opened = ", ".join(map(plain, prompt.opened)) or "none"
+        opened = ", ".join(map(plain, prompt.turn.opened)) or "none"
         yield f"    suggested: {suggested}; opened: {opened}"
     yield from NOTES
 
 
-def _table(title: str, rows: Mapping[str, UsageCounts]) -> Iterator[str]:
+def _summary(report: UsageReport) -> str:
+    """Return one sentence with the main figures."""
+    total = report.total
+    suggested = total["used"] + total["unused"]
+    share = f" ({total['used'] / suggested:.0%})" if suggested else ""
+    mode = f", {report.shadow} of them withheld in shadow mode" if report.shadow else ""
+    return (
+        f"{counted(report.logged, 'prompt')} in the hook's log, {len(report.prompts)} of them in "
+        f"transcripts: {counted(suggested, 'suggestion')}{mode}, {total['used']} used{share}; "
+        f"{counted(total['unprompted'], 'use')} without a suggestion; about "
+        f"{counted(report.tokens, 'token')} of context"
+    )
+
+
+def _table(title: str, rows: Mapping[str, Counts]) -> Iterator[str]:
     if not rows:
         return
     width = max(len(title), *(len(fit(plain(name), 40)) for name in rows))
@@ -165,6 +188,6 @@ def _table(title: str, rows: Mapping[str, UsageCounts]) -> Iterator[str]:
     yield f"{title:{width}}  used  not used  used without  neither"
     for name, row in rows.items():
         yield (
-            f"{fit(plain(name), 40):{width}}  {row.used:4}  {row.unused:8}  {row.unprompted:12}  "
-            f"{row.neither:7}"
+            f"{fit(plain(name), 40):{width}}  {row['used']:4}  {row['unused']:8}  "
+            f"{row['unprompted']:12}  {row['neither']:7}"
         )

@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from crossgate._retrieval.document_index import Index
 from crossgate._sources.common import Unusable, decoded, is_unicode, place_of, printable
 from crossgate._sources.rows import parse_json
-from crossgate._support.errors import InputError, SourceError
-from crossgate._support.files import EXAMPLES, read_source
+from crossgate._support.errors import IndexFileError, InputError, SourceError
+from crossgate._support.files import EXAMPLES, cannot_write, file_lock, read_source
 from crossgate._support.limits import SKILL_BYTES, SKILL_EXAMPLES
+
+LOCK_SECONDS = 60.0
+"""Time to wait for other processes that change the same examples."""
 
 
 class Example(NamedTuple):
@@ -119,12 +123,27 @@ def parse_example(line: str, *, has_skill: bool) -> Example:
     return Example(prompt, skill if has_skill else None, fits)
 
 
-def teach_beside(index: Index, path: Path) -> list[str]:
-    """Teach an index the examples in the file beside it.
+@contextmanager
+def examples_lock(path: Path) -> Iterator[None]:
+    """Keep other processes from changing a file of examples, and an index that is taught them.
 
-    Args:
-        index: The index.
-        path: The file of the index.
+    Raises:
+        IndexFileError: `index_unwritable` if another process has the lock for longer than
+            `LOCK_SECONDS`, or the folder cannot be written.
+    """
+    lock = path.with_name(f".{path.name}.lock")
+    try:
+        with file_lock(lock, seconds=LOCK_SECONDS) as free:
+            if not free:
+                message = f"another process is changing {path}: try again when it has ended"
+                raise IndexFileError("index_unwritable", message)
+            yield
+    except OSError as error:
+        raise IndexFileError("index_unwritable", cannot_write(lock, error)) from error
+
+
+def teach_examples(index: Index, path: Path) -> list[str]:
+    """Teach an index the examples in a file.
 
     Returns:
         The skills of examples that the index does not have.
@@ -135,7 +154,7 @@ def teach_beside(index: Index, path: Path) -> list[str]:
         ModelError: If the embedder cannot be loaded or run.
     """
     unknown: dict[str, None] = {}
-    for example in read_examples(examples_beside(path)):
+    for example in read_examples(path):
         if example.skill is not None and example.skill not in index:
             unknown[example.skill] = None
         else:

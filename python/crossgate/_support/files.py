@@ -6,6 +6,7 @@ import errno
 import os
 import re
 import stat
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -27,6 +28,8 @@ EXAMPLES = "examples.jsonl"
 
 LEFTOVER_SECONDS = 3600.0
 """Age in seconds from which an unfinished file counts as a leftover."""
+
+_LOCK_PAUSE = 0.02
 
 # Name of the temporary file of the core while it saves an index.
 _OF_INDEX = re.compile(r"\.crossgate-[A-Za-z0-9]{6}")
@@ -63,6 +66,57 @@ def atomic_write(path: Path) -> Iterator[TextIO]:
 def _open_no_link(path: str, flags: int) -> int:
     # Another user's folder may contain links with the names of temporary files.
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
+
+
+@contextmanager
+def file_lock(path: Path, *, seconds: float = 0.0) -> Iterator[bool]:
+    """Take a lock file, and yield whether it was free; the lock ends with the process.
+
+    The file is removed afterwards, so that no lock stays beside a user's files.
+
+    Args:
+        path: The lock file; its folder is created.
+        seconds: Time to wait until it is free.
+
+    Raises:
+        OSError: If the file cannot be created.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    deadline = time.monotonic() + seconds
+    while (handle := _locked(path)) is None and time.monotonic() < deadline:
+        time.sleep(_LOCK_PAUSE)
+    try:
+        yield handle is not None
+    finally:
+        if handle is not None:
+            with suppress(OSError):  # Windows does not remove an open file
+                path.unlink()
+            os.close(handle)
+
+
+def _locked(path: Path) -> int | None:
+    """Return the descriptor of a lock file that is locked now; None if another process has it."""
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+    handle = os.open(path, flags, 0o600)
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # The process that had the lock before may have removed the file in the meantime.
+        if os.path.samestat(os.fstat(handle), os.stat(path)):
+            return handle
+    except OSError:
+        pass
+    except BaseException:
+        os.close(handle)
+        raise
+    os.close(handle)
+    return None
 
 
 def copy_whole(source: Path, target: Path) -> None:

@@ -18,10 +18,10 @@ from typing import Any
 from crossgate._agents.hook import settings, shell
 from crossgate._agents.hook.formats import TRIAL, Agent
 from crossgate._agents.hook.options import HookOptions, anchored, as_arguments, parse
-from crossgate._agents.hook.refresh import build, try_lock
+from crossgate._agents.hook.refresh import build
 from crossgate._agents.hook.skill_library import SkillLibrary, is_stale, library_of, project_of
 from crossgate._support.errors import CrossgateError, InputError, SourceError
-from crossgate._support.files import atomic_write, cannot_write, read_source
+from crossgate._support.files import atomic_write, cannot_write, file_lock, read_source
 from crossgate._support.limits import SETTINGS_BYTES
 from crossgate._telemetry.log import JsonLinesLog
 
@@ -295,7 +295,7 @@ def _indexed(
             f"{' nor '.join(agent.project_skills)} here. Name a folder with --skills FOLDER",
         )
     try:
-        with try_lock(library.folder / "refresh.lock"):  # the index is replaced atomically anyway
+        with file_lock(library.folder / "refresh.lock"):  # the index is replaced atomically anyway
             return build(library, progress)
     except OSError as error:
         raise SourceError(

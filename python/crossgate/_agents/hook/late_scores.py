@@ -12,9 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from crossgate._agents.hook.detached import PIPE_BYTES, spawn_detached
-from crossgate._agents.hook.refresh import try_lock
 from crossgate._agents.hook.session_state import note
 from crossgate._support.errors import CrossgateError, first_line
+from crossgate._support.files import file_lock
 
 
 def score_later(
@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> int:
     prompt = sys.stdin.buffer.read().decode("utf-8", "replace")
     with suppress(AttributeError, OSError):
         os.nice(10)
-    with try_lock(Path(folder) / "scoring.lock") as free:
+    with file_lock(Path(folder) / "scoring.lock") as free:
         if free:
             try:
                 _score(prompt, decision, log, index, profile)

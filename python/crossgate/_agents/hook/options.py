@@ -78,7 +78,7 @@ def _option(
 class HookOptions:
     """The options of a hook. The help of an option describes its field; empty paths name none."""
 
-    inject: Inject = _option(
+    inject: Inject = _option(  # noqa: RUF009, it is a field
         "name",
         "text to add for a skill: name and file (default); with the best passage; or with the "
         "whole text",
@@ -157,13 +157,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def options_of(values: argparse.Namespace) -> HookOptions:
     """Return the parsed options."""
-    parsed = {option.name: getattr(values, option.name) for option in fields(HookOptions)}
-    return HookOptions(
-        **{
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in parsed.items()
-        }
-    )
+    parsed: dict[str, Any] = {}
+    for option in fields(HookOptions):
+        value = getattr(values, option.name)
+        parsed[option.name] = tuple(value) if isinstance(value, list) else value
+    return HookOptions(**parsed)
 
 
 def anchored(options: HookOptions) -> HookOptions:

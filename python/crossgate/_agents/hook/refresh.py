@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from crossgate._agents.hook.detached import spawn_detached
 from crossgate._agents.hook.formats import Agent
 from crossgate._agents.hook.session_state import note
-from crossgate._agents.hook.skill_library import MOST_ENTRIES, SCHEMA, SkillLibrary, is_stale, seen
+from crossgate._agents.hook.skill_library import (
+    MOST_ENTRIES,
+    SCHEMA,
+    SkillLibrary,
+    is_stale,
+    watched,
+)
 from crossgate._support.errors import CrossgateError, first_line
-from crossgate._support.files import atomic_write
+from crossgate._support.files import atomic_write, file_lock
 
 _CHECK_SECONDS = 60.0
 """Time between two searches for changes in a library that is too large to search in a prompt."""
@@ -73,11 +77,11 @@ def build(library: SkillLibrary, progress: Any = None) -> tuple[int, list[str]]:
         OSError: If the manifest cannot be written.
     """
     from crossgate._retrieval.document_index import Index
-    from crossgate._sources.examples import teach_beside
+    from crossgate._sources.examples import examples_beside, examples_lock, teach_examples
     from crossgate._sources.reading import read_sources
 
     library.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    before = seen(library.sources)  # before reading, so that later changes are noticed
+    before = watched(library)  # before reading, so that later changes are noticed
     made: dict[str, Any] = {"schema": SCHEMA, "sources": list(library.sources), "documents": 0}
     try:
         loaded = read_sources(library.sources, kind="skills")
@@ -87,9 +91,12 @@ def build(library: SkillLibrary, progress: Any = None) -> tuple[int, list[str]]:
             opened.load()  # raises for a damaged index
             earlier = opened
         index = Index.build(loaded.documents, reuse=earlier, progress=progress)
-        with suppress(CrossgateError):  # a broken file of examples must not disable the hook
-            teach_beside(index, library.index)
-        index.save(library.index)
+        with examples_lock(library.lessons):
+            # Earlier versions kept the lessons beside each index.
+            for examples in (examples_beside(library.index), library.lessons):
+                with suppress(CrossgateError):  # a broken file must not disable the hook
+                    teach_examples(index, examples)
+            index.save(library.index)
         made["documents"] = len(index)
     finally:
         # A failed build is repeated only after a change.
@@ -108,35 +115,12 @@ def build(library: SkillLibrary, progress: Any = None) -> tuple[int, list[str]]:
     return len(index), left_out
 
 
-@contextmanager
-def try_lock(path: Path) -> Iterator[bool]:
-    """Try to take a lock file, and yield whether it was free; the lock ends with the process."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
-    try:
-        try:
-            if sys.platform == "win32":
-                import msvcrt
-
-                msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-            else:
-                import fcntl
-
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            yield False
-        else:
-            yield True
-    finally:
-        os.close(handle)
-
-
 def main(arguments: list[str]) -> int:
     """Build an index unless another process is building; failures are written to the log."""
     name, folder, *rest = arguments
     again = "--again" in rest[: rest.index("--")]
     library = SkillLibrary(sources=tuple(rest[rest.index("--") + 1 :]), folder=Path(folder))
-    with try_lock(library.folder / "refresh.lock") as free:
+    with file_lock(library.folder / "refresh.lock") as free:
         if not free or not (again or is_stale(library)):
             return 0
         values: dict[str, Any] = {"agent": name, "outcome": "indexed", "reason": "changed"}

@@ -88,6 +88,11 @@ class SkillLibrary:
         """The list of files from which the index was built."""
         return self.folder / f"{self.key}.json"
 
+    @property
+    def lessons(self) -> Path:
+        """The examples that were taught to the hooks, in all folders."""
+        return self.folder / EXAMPLES
+
 
 def library_of(agent: Agent, folder: str, extra: Iterable[str] = ()) -> SkillLibrary:
     """Return the library of an agent in a working folder.
@@ -242,6 +247,14 @@ def seen(sources: Iterable[str], *, deadline: float | None = None) -> dict[str, 
     return stamps
 
 
+def watched(library: SkillLibrary, *, deadline: float | None = None) -> dict[str, list[int]]:
+    """Return the stamps of everything from which the index of a library is built; as `seen`."""
+    stamps = seen(library.sources, deadline=deadline)
+    with suppress(OSError):
+        stamps[str(library.lessons)] = _stamp(os.stat(library.lessons))
+    return stamps
+
+
 def was_indexed(library: SkillLibrary) -> bool:
     """Return whether a build of the index was tried before, with or without success."""
     return os.path.isfile(library.manifest)
@@ -266,7 +279,7 @@ def is_stale(library: SkillLibrary, *, quick: bool = False) -> bool | None:
     except (OSError, ValueError, RecursionError, LookupError, TypeError):
         return True
     try:
-        return bool(made_of != seen(library.sources, deadline=deadline))
+        return bool(made_of != watched(library, deadline=deadline))
     except TimeoutError:
         return None
 

@@ -15,9 +15,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from crossgate._agents.hook.refresh import try_lock
 from crossgate._agents.hook.skill_library import PARKED, hook_folder
 from crossgate._support.errors import InputError, SourceError
+from crossgate._support.files import file_lock
+
+LOCK_SECONDS = 10.0
+"""Time to wait while another process moves skills."""
 
 _GIT_SECONDS = 10
 
@@ -82,20 +85,68 @@ def _unknown(folder: Path, why: str) -> InputError:
 def move_skill(folder: Path, target: Path) -> None:
     """Move the folder of a skill; on any failure, the skill is complete in one of the two places.
 
+    Relative links between the skill and other files are changed, so that they still lead to the
+    same place.
+
     Raises:
-        SourceError: `unwritable` if it cannot be moved.
+        SourceError: `unwritable` if it cannot be moved, or a link cannot be changed afterwards.
     """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with try_lock(hook_folder() / "parking.lock") as free:
+        with file_lock(hook_folder() / "parking.lock", seconds=LOCK_SECONDS) as free:
             if not free:
                 raise OSError(errno.EAGAIN, "another process is moving skills: try again")
             if os.path.lexists(target):
                 raise FileExistsError(errno.EEXIST, f"{target} exists already")
+            links = dict(_links_across(folder, target))
             _rename_or_copy(folder, target)
     except OSError as error:
         why = error.strerror or str(error)
         raise SourceError("unwritable", f"cannot move {folder} to {target}: {why}") from error
+    for link, text in links.items():
+        try:
+            _replace_link(link, text)
+        except OSError as error:
+            raise SourceError(
+                "unwritable",
+                f"moved {folder} to {target}, but the link {link} cannot be changed to {text}: "
+                f"{error.strerror or error}",
+            ) from error
+
+
+def _links_across(folder: Path, target: Path) -> Iterator[tuple[Path, str]]:
+    """Yield the relative links from or into a folder that moves: their new place and new text."""
+    for skills in (folder.parent, target.parent):
+        for link in _links_below(skills):
+            text = os.readlink(link)
+            leads_to = Path(os.path.normpath(link.parent / text))
+            moved_link, moved_end = (_moved(path, folder, target) for path in (link, leads_to))
+            # If both move, or none, the link stays valid.
+            if not os.path.isabs(text) and (moved_link == link) != (moved_end == leads_to):
+                yield moved_link, os.path.relpath(moved_end, moved_link.parent)
+
+
+def _links_below(folder: Path) -> Iterator[Path]:
+    for parent, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            path = Path(parent, name)
+            if path.is_symlink():
+                yield path
+
+
+def _moved(path: Path, folder: Path, target: Path) -> Path:
+    """Return the path after a folder was moved to a target."""
+    return target / path.relative_to(folder) if path.is_relative_to(folder) else path
+
+
+def _replace_link(link: Path, text: str) -> None:
+    unfinished = link.with_name(f".{link.name}.{os.getpid()}.unfinished")
+    try:
+        unfinished.symlink_to(text)
+        unfinished.replace(link)
+    finally:
+        with suppress(OSError):
+            unfinished.unlink()
 
 
 def _rename_or_copy(folder: Path, target: Path) -> None:

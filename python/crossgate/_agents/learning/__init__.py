@@ -1,0 +1,1 @@
+"""What an agent did with the suggestions, what a person teaches, and the lists of skills."""
