@@ -150,7 +150,7 @@ figures: install ## every figure of the README and of the baselines, from our ow
 	$(BIN)/crossgate eval $(DIST)/runs/skills-test.run.jsonl --curve docs/gate.svg
 	$(BIN)/crossgate eval $(DIST)/runs/chunks-test.run.jsonl
 	$(BIN)/crossgate eval eval/skills --split conversation
-	$(BIN)/crossgate eval eval/chunks --steps --reranker crossgate-router-minilm-l12
+	$(BIN)/python eval/steps.py eval/chunks --reranker crossgate-router-minilm-l12
 
 HOLDOUTS = skill-triggers metatool clinc150 hwu64 scifact cosqa pubmedqa
 

@@ -16,8 +16,9 @@ from statistics import mean, median
 from time import perf_counter
 from typing import cast
 
+from peers import flashrank
+
 from crossgate import Index, rerank
-from crossgate._cli.benchmarks.peers import flashrank
 from crossgate._evaluation.measures.metrics import ndcg
 from crossgate.evaluation import read_dataset
 

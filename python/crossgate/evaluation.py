@@ -14,7 +14,6 @@ from crossgate._evaluation.report.answers import headline
 from crossgate._evaluation.report.compare import Comparison, compare, read_reports
 from crossgate._evaluation.report.compare_page import html_comparison
 from crossgate._evaluation.report.html import html_report
-from crossgate._evaluation.report.steps import StepsReport, measure_steps, text_steps
 from crossgate._evaluation.report.summary import Report, summarize
 from crossgate._evaluation.report.text import text_report
 from crossgate._evaluation.runs.candidate_runs import is_candidates, measure_candidates
@@ -38,7 +37,6 @@ __all__ = [
     "Mode",
     "Report",
     "Run",
-    "StepsReport",
     "StoredQuery",
     "compare",
     "headline",
@@ -49,13 +47,11 @@ __all__ = [
     "is_run",
     "measure",
     "measure_candidates",
-    "measure_steps",
     "read_dataset",
     "read_labels",
     "read_reports",
     "read_run",
     "summarize",
     "text_report",
-    "text_steps",
     "with_background",
 ]

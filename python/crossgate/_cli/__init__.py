@@ -38,7 +38,7 @@ COMMANDS = {
     "skills": "list an agent's skills with their cost, and park rarely used ones",
     "usage": "show how often an agent used the skills that the hook suggested",
     "models": "list, pull, verify and find models",
-    "bench": "measure what crossgate costs on this machine, compared with other libraries",
+    "bench": "measure what crossgate costs on this machine",
     "completion": "print a completion script for bash, zsh or tcsh",
     "doctor": "check packages, models, rerankers and hooks of this installation",
 }

@@ -1,4 +1,7 @@
-"""`crossgate bench`: time and memory of crossgate and other libraries on this machine."""
+"""`crossgate bench`: time and memory of crossgate on this machine, without a network or data.
+
+The command builds its parser and prints; the measurements are those of `measurements`.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from crossgate._cli.input import at_least
 from crossgate._cli.output import json_option, say, show, show_json
 from crossgate._support.wording import counted
 
-SCHEMA = "crossgate-bench/1"
+SCHEMA = "crossgate-bench/2"
 
 # Making a million documents takes minutes, so this section is not a default.
 _DEFAULT = ("processes", "routes", "pairs", "bm25", "cosine", "indexing")
@@ -18,8 +21,6 @@ _SECTIONS = (*_DEFAULT, "growth")
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    from crossgate._cli.benchmarks.peers import NAMES
-
     parser.set_defaults(run=run)
     json_option(parser)
     parser.add_argument(
@@ -28,11 +29,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECTION",
         type=_section,
         help=f"sections to measure: {', '.join(_DEFAULT)} (default: all of these), growth",
-    )
-    parser.add_argument(
-        "--against",
-        metavar="NAMES",
-        help=f"compare with: {', '.join(NAMES)}, with commas (default: those installed)",
     )
     parser.add_argument(
         "--sizes",
@@ -52,21 +48,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Measure section by section, and print each when it is done."""
-    # Every library that is measured in one thread gets one thread; read when numpy is imported.
+    # Every search runs in one thread; numpy, which makes the vectors, reads these when imported.
     import os
 
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-    from crossgate._cli.benchmarks import peers
-    from crossgate._cli.benchmarks.sections import SECTIONS, Settings
-    from crossgate._cli.benchmarks.timing import table
+    from crossgate._cli.measurements import SECTIONS, Settings, table
     from crossgate._evaluation.runs.machine import describe_machine, describe_versions
 
-    settings = Settings(
-        repetitions=options.repetitions, sizes=options.sizes, against=peers.chosen(options.against)
-    )
-    machine, versions = describe_machine(), describe_versions(*settings.against)
+    settings = Settings(repetitions=options.repetitions, sizes=options.sizes)
+    machine, versions = describe_machine(), describe_versions()
     measured = {}
     for name in options.sections or _DEFAULT:
         say(f"measuring {name}")
@@ -74,22 +66,15 @@ def run(options: argparse.Namespace) -> int:
         measured[name] = [figure.to_dict() for figure in figures]
         if not options.json:
             title, _, _ = (SECTIONS[name].__doc__ or "").partition("\n")
-            units = dict.fromkeys(figure.unit for figure in figures)
-            tables = (
-                table([figure for figure in figures if figure.unit == unit]) for unit in units
-            )
-            show("\n\n".join([title, *tables]) + "\n")
+            show(f"{title}\n\n{table(figures)}\n")
     if options.json:
         show_json(
             {"schema": SCHEMA, "machine": machine, "versions": versions, "sections": measured}
         )
     else:
         shown = ", ".join(f"{name} {version}" for name, version in versions.items())
-        show(
-            "Median (quartiles); ratio: how many times as fast crossgate is. "
-            f"{machine['processor']}, {counted(int(machine['cores']), 'core')}, "
-            f"{machine['system']}; {shown}"
-        )
+        cores = counted(int(machine["cores"]), "core")
+        show(f"{machine['processor']}, {cores}, {machine['system']}; {shown}")
     return DONE
 
 

@@ -13,13 +13,12 @@ from crossgate._cli.labelled import (
     DATASETS,
     LabelledOptions,
     Subject,
-    dataset_of,
     dump,
     labelled_options,
     run_of,
     subjects_of,
 )
-from crossgate._cli.output import json_option, progress, show
+from crossgate._cli.output import json_option, show
 from crossgate._reranking.providers import PROVIDERS
 from crossgate._support.errors import InputError, SourceError
 from crossgate._support.files import atomic_write, cannot_write, try_writing
@@ -59,11 +58,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="provider for the mode remote; needs a key, and receives queries and candidates",
     )
     parser.add_argument(
-        "--steps",
-        action="store_true",
-        help="show instead the effect of fusion, decay, cross-encoder, gate and diversity",
-    )
-    parser.add_argument(
         "--signals", action="store_true", help="also show how well each signal predicts (AUC)"
     )
     parser.add_argument(
@@ -83,8 +77,6 @@ def run(options: argparse.Namespace) -> int:
     """Measure datasets, or with `compare` as the first argument compare two reports."""
     if options.dataset[0] == "compare":
         return _compare(options)
-    if options.steps:
-        return _steps(options)
     from crossgate._evaluation.report.compare import REPORTS_SCHEMA
     from crossgate.evaluation import html_report, text_report
 
@@ -134,44 +126,6 @@ def _report(
     labelled = LabelledOptions.of(options)
     run = run_of(subject, labelled, modes, written=written, remote=remote, policy=options.policy)
     return summarize(run, profile=other, policy=chosen, modes=modes)
-
-
-def _steps(options: argparse.Namespace) -> int:
-    from crossgate._evaluation.report.steps import SCHEMA, measure_steps, text_steps
-    from crossgate._pipelines.recipes import AGREEMENT
-    from crossgate._reranking.cross_encoder import CrossEncoder
-    from crossgate._runtime.models.manifest import PASSAGE_RERANKER
-    from crossgate._values.profile_files import read_profile
-    from crossgate.evaluation import is_run
-
-    if options.html or options.runs:
-        message = "--steps prints one table: leave out --html and --runs"
-        raise InputError("out_of_range", message)
-    reports = []
-    for subject in subjects_of(options.dataset):
-        if is_run(subject.path):
-            message = f"{subject.path} is a stored run: --steps needs the dataset itself"
-            raise SourceError("unsuitable_run", message)
-        dataset = dataset_of(subject, LabelledOptions.of(options))
-        with progress("queries") as report:
-            reports.append(
-                measure_steps(
-                    dataset,
-                    # The recipes that these steps come from are for passages.
-                    reranker=CrossEncoder(
-                        PASSAGE_RERANKER if options.reranker == "default" else options.reranker
-                    ),
-                    embedder=options.embedder,
-                    profile=read_profile(options.profile) if options.profile else AGREEMENT,
-                    seed=options.seed,
-                    progress=report,
-                )
-            )
-    if options.json:
-        show(dump({"schema": SCHEMA, "reports": [report.to_dict() for report in reports]}))
-    else:
-        show("\n\n\n".join(map(text_steps, reports)))
-    return DONE
 
 
 def _compare(options: argparse.Namespace) -> int:

@@ -1,5 +1,7 @@
 """Measures the effect of each step from retrieved lists to the final context.
 
+    python eval/steps.py eval/memory eval/chunks --reranker crossgate-router-minilm-l12
+
 The steps are those of `crossgate.pipelines.agent_memory`, and diversity: 20 per store, fused by
 rank, one per source, aged, 15 read by the cross-encoder, 10 kept. First they are added one after
 another; then each is left out of the whole. Both figures matter: a step may add much when it comes
@@ -8,34 +10,32 @@ first, and cost little when it is left out, because a later step does its work t
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from statistics import median
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 
 from crossgate._core import Profile, Winner
 from crossgate._decision.rerank_candidates import rerank
-from crossgate._evaluation.data.labels import Dataset, LabelledQuery
 from crossgate._evaluation.measures import metrics, statistics
 from crossgate._evaluation.measures.statistics import Interval
-from crossgate._evaluation.report.text import WIDTH, points, share
-from crossgate._evaluation.runs.machine import describe_machine, describe_versions
+from crossgate._evaluation.report.text import points, share
 from crossgate._pipelines.decay import decay
 from crossgate._pipelines.diversity import deduplicate
 from crossgate._pipelines.hits import time_of
 from crossgate._pipelines.recipes import AGREEMENT, Retrieve, diversified, from_index, fused
 from crossgate._reranking.contract import NO_DEADLINE, Deadline, PairScore, Reranker, passages_of
+from crossgate._reranking.cross_encoder import CrossEncoder
 from crossgate._retrieval.document_index import Index
-from crossgate._retrieval.embedding import Embedder
+from crossgate._runtime.models.manifest import PASSAGE_RERANKER
 from crossgate._support.wording import counted
 from crossgate._values.profile_files import check_models
 from crossgate._values.results import Candidate, Passage
-
-SCHEMA = "crossgate-steps/1"
+from crossgate.evaluation import Dataset, LabelledQuery, read_dataset
 
 PER_STORE, POOL, LIMIT = 20, 15, 10
 
@@ -77,45 +77,6 @@ class Row:
     milliseconds: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepsReport:
-    """The effect of each step on one dataset.
-
-    Attributes:
-        dataset: Name of the dataset.
-        split: Name of its split.
-        documents: How many documents there are.
-        queries: How many queries.
-        now: The time from which ages are counted, that of the newest document; None if no document
-            has a time, so that decay is left out.
-        profile: Name of the profile whose gate and weights were used.
-        embedder: Identity of the embedder; empty for BM25 alone.
-        reranker: Identity of the cross-encoder.
-        machine: Processor, cores and system.
-        versions: Of Python, crossgate and its dependencies.
-        added: One row per retriever, then one per step that is added.
-        left_out: One row per step that is left out of the whole.
-    """
-
-    dataset: str
-    split: str
-    documents: int
-    queries: int
-    now: datetime | None
-    profile: str
-    embedder: str
-    reranker: str
-    machine: dict[str, str | int]
-    versions: dict[str, str]
-    added: tuple[Row, ...]
-    left_out: tuple[Row, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as JSON values."""
-        now = None if self.now is None else self.now.isoformat()
-        return {"schema": SCHEMA, **asdict(self), "now": now}
-
-
 @dataclass(frozen=True, slots=True)
 class _Plan:
     """Which lists are fused, and which steps follow."""
@@ -134,47 +95,36 @@ class _Answer:
     milliseconds: float
 
 
-def measure_steps(
-    dataset: Dataset,
-    *,
-    reranker: Reranker,
-    embedder: Embedder | str | None = "default",
-    profile: Profile = AGREEMENT,
-    seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
-) -> StepsReport:
+def measure(
+    dataset: Dataset, reranker: Reranker, *, profile: Profile = AGREEMENT, seed: int = 0
+) -> tuple[list[Row], list[Row]]:
     """Answer every query with each combination of steps.
 
     Args:
         dataset: The labelled queries and the documents, with `timestamp` or `date` in their
-            metadata if they have one.
+            metadata if they have one. Ages are counted from the newest; without a date, decay is
+            left out.
         reranker: The cross-encoder.
-        embedder: As in `Index.build`; None for BM25 alone.
         profile: Gate, guardrails, and how logits and stage 1 are combined.
         seed: Seed of the resampling behind the intervals.
-        progress: Called with the number of queries done so far and the total.
 
-    Raises:
-        InputError: If a document cannot be indexed, or its timestamp cannot be read.
-        ModelError: If a model cannot be loaded or run.
-        ProfileError: `profile_mismatch` if the profile was fitted for another model.
+    Returns:
+        One row per retriever and per step that is added, and one per step that is left out of the
+        whole.
     """
-    index = Index.build(dataset.documents, embedder=embedder)
+    index = Index.build(dataset.documents)
     check_models(profile, embedder=index.embedder or None, reranker=reranker.identity)
     times = [time for document in dataset.documents if (time := time_of(document)) is not None]
     now = max(times, default=None)
-    dense = bool(index.dimension)
-    plans = list(_plans(dense=dense, dated=now is not None))
+    plans = list(_plans(dated=now is not None))
     memory = _Memory(reranker)
     memory.score("warm up", passages_of(["warm up"]))
     retrieve = from_index(index)
     words = from_index(index, by="words")
     answers: list[list[_Answer]] = []
-    for done, query in enumerate(dataset.queries, start=1):
+    for query in dataset.queries:
         retrieved = _retrieved(query, retrieve, words, len(index))
         answers.append([_answer(query, retrieved, plan, memory, profile, now) for plan in plans])
-        if progress is not None:
-            progress(done, len(dataset.queries))
     whole = (
         next(position for position, plan in enumerate(plans) if plan.name.startswith("without")) - 1
     )
@@ -182,53 +132,48 @@ def measure_steps(
         _row(plan.name, dataset.queries, answers, position, _reference(position, whole), plan, seed)
         for position, plan in enumerate(plans)
     ]
-    return StepsReport(
-        dataset=dataset.name,
-        split=dataset.split,
-        documents=len(dataset.documents),
-        queries=len(dataset.queries),
-        now=now,
-        profile=profile.name,
-        embedder=index.embedder,
-        reranker=reranker.identity,
-        machine=describe_machine(),
-        versions=describe_versions(),
-        added=tuple(rows[: whole + 1]),
-        left_out=tuple(rows[whole + 1 :]),
-    )
+    return rows[: whole + 1], rows[whole + 1 :]
 
 
-def text_steps(report: StepsReport) -> str:
-    """Return the report for a terminal."""
-    dated = "no document has a time" if report.now is None else f"now {report.now.isoformat()}"
+def render(dataset: Dataset, added: Sequence[Row], left_out: Sequence[Row]) -> str:
+    """Return the rows as a table."""
     lines = [
-        f"{report.dataset} {report.split}: {counted(report.documents, 'document')}, "
-        f"{counted(report.queries, 'query')}, {dated}",
-        f"profile {report.profile}; {report.embedder or 'no embedder'}; {report.reranker}",
+        f"{dataset.name} {dataset.split}: {counted(len(dataset.documents), 'document')}, "
+        f"{counted(len(dataset.queries), 'query')}",
         "",
         f"{'':<22}{'recall@1':>9} {'change, points':>20} {'recall@5':>9} {'nDCG@10':>8} "
         f"{'no match':>9} {'skipped':>8} {'ms':>7}",
-    ]
-    lines += [_line(row) for row in report.added]
-    lines += ["", f"{'left out of the whole':<22}"]
-    lines += [_line(row) for row in report.left_out]
-    last = report.added[-1]
-    lines += [
+        *map(_line, added),
         "",
-        f"the whole: recall@1 {share(last.recall_1)}; intervals of 95 %",
+        "left out of the whole",
+        *map(_line, left_out),
+        "",
+        f"the whole: recall@1 {share(added[-1].recall_1)}; intervals of 95 %",
         "change: paired, against the row above, or if a step is left out, against the whole",
         "no match: share of the no-match queries for which something was selected",
     ]
-    return "\n".join(line[:WIDTH].rstrip() for line in lines)
+    return "\n".join(line.rstrip() for line in lines)
 
 
-def _plans(*, dense: bool, dated: bool) -> Iterator[_Plan]:
+def main() -> None:
+    """Print the table of each given dataset."""
+    parser = argparse.ArgumentParser(description="Measures the effect of each step.")
+    parser.add_argument("dataset", nargs="+", help="BEIR folder or .jsonl file")
+    parser.add_argument("--limit", type=int, help="use a sample of this many queries")
+    parser.add_argument("--reranker", default=PASSAGE_RERANKER, help="name or folder")
+    options = parser.parse_args()
+    for path in options.dataset:
+        dataset = read_dataset(path, limit=options.limit)
+        added, left_out = measure(dataset, CrossEncoder(options.reranker))
+        print(render(dataset, added, left_out), end="\n\n\n")
+
+
+def _plans(*, dated: bool) -> Iterator[_Plan]:
     steps = [step for step in _AFTER_FUSION if step != DECAY or dated]
+    both = slice(0, 2)
     yield _Plan("words alone", slice(0, 1), frozenset())
-    both = slice(0, 2 if dense else 1)
-    if dense:
-        yield _Plan("meaning alone", slice(1, 2), frozenset())
-        yield _Plan("fused", both, frozenset())
+    yield _Plan("meaning alone", slice(1, 2), frozenset())
+    yield _Plan("fused", both, frozenset())
     for count, step in enumerate(steps, start=1):
         yield _Plan(f"+ {step}", both, frozenset(steps[:count]))
     for step in steps:
@@ -402,3 +347,7 @@ class _Memory:
 
 def _since(start: float) -> float:
     return (perf_counter() - start) * 1000
+
+
+if __name__ == "__main__":
+    main()

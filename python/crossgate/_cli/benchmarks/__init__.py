@@ -1,1 +1,0 @@
-"""Benchmarks of crossgate's processes, kernels, models and index files."""

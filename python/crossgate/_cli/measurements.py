@@ -1,0 +1,413 @@
+"""The sections of `crossgate bench`: each measures one part of crossgate, without a network."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate, cycle
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any
+
+import crossgate._core as _core
+from crossgate._cli.samples import SKILLS
+from crossgate._decision.router import Router
+from crossgate._reranking.contract import NO_DEADLINE, passages_of
+from crossgate._reranking.cross_encoder import CrossEncoder
+from crossgate._retrieval.document_index import Index
+from crossgate._retrieval.embedding import OnnxEmbedder
+from crossgate._runtime.models.manifest import EMBEDDER, PASSAGE_RERANKER, ROUTING_RERANKER
+from crossgate._support.wording import counted
+
+Run = Callable[[], object]
+"""A function to time."""
+
+_NULL = subprocess.DEVNULL
+
+# Without -P, Python would import a module of this name from the current folder.
+_PYTHON = [sys.executable, "-P"]
+_CROSSGATE = [*_PYTHON, "-c", "from crossgate._cli import main; main()"]
+
+# Two prompts of the demo: stage 1 decides the first; the cross-encoder decides the second.
+_CLEAR = "merge these three PDF files into one"
+_UNCLEAR = "describe what this pull request changes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How the sections measure.
+
+    Attributes:
+        repetitions: How often each case is timed.
+        sizes: Numbers of documents.
+    """
+
+    repetitions: int
+    sizes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """The time, memory or size of one case.
+
+    Attributes:
+        case: The task, such as `1,000 documents`.
+        unit: Unit of the values: `ms`, `s`, `MB`, `MiB`, or `per second`.
+        values: One measurement per repetition.
+    """
+
+    case: str
+    unit: str
+    values: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        """The median of the measurements."""
+        return median(self.values)
+
+    @property
+    def quartiles(self) -> tuple[float, float]:
+        """The lower and the upper quartile of the measurements."""
+        if len(self.values) < 2:
+            return self.values[0], self.values[0]
+        low, _, high = quantiles(self.values, n=4, method="inclusive")
+        return low, high
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the figure as JSON values."""
+        low, high = self.quartiles
+        return {
+            "case": self.case,
+            "unit": self.unit,
+            "median": self.median,
+            "quartiles": [low, high],
+            "repetitions": len(self.values),
+        }
+
+
+def timed(
+    cases: Mapping[str, Run], repetitions: int, *, each: float | None = None
+) -> Iterator[Figure]:
+    """Time functions in turns, so that other work on the machine slows all of them.
+
+    Each runs once untimed before, to load and cache its data.
+
+    Args:
+        cases: The functions to time, by name.
+        repetitions: How often each is timed, at least 1.
+        each: How many units one run does; if set, the figure is a rate per second.
+    """
+    values: dict[str, list[float]] = {name: [] for name in cases}
+    for run in cases.values():
+        run()
+    for _ in range(repetitions):
+        for name, run in cases.items():
+            seconds = _seconds(run)
+            values[name].append(each / seconds if each else seconds * 1e3)
+    for name, measurements in values.items():
+        unit = "per second" if each else "ms"
+        yield Figure(case=name, unit=unit, values=tuple(measurements))
+
+
+def table(figures: Sequence[Figure]) -> str:
+    """Return figures as a table in Markdown."""
+    rows = ["| | median | quartiles | |", "| --- | --- | --- | --- |"]
+    for figure in figures:
+        low, high = map(_number, figure.quartiles)
+        rows.append(
+            f"| {figure.case} | {_number(figure.median)} | {low} to {high} | {figure.unit} |"
+        )
+    return "\n".join(rows)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def processes(settings: Settings) -> Iterator[Figure]:
+    """Time and peak memory of whole processes, since a prompt hook starts one per prompt."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "skills.cgx"
+        _library(1_000).save(file)
+        route = [*_CROSSGATE, "route", "-i", str(file)]
+        commands = {
+            "python -c pass": [*_PYTHON, "-c", "pass"],
+            "import crossgate": [*_PYTHON, "-c", "import crossgate"],
+            "from crossgate import Router": [*_PYTHON, "-c", "from crossgate import Router"],
+            "crossgate route, 1,000 skills, stage 1 decides": [*route, _CLEAR],
+            "crossgate route, 1,000 skills, reranked": [*route, _UNCLEAR],
+        }
+        cases = {case: partial(_finished, command) for case, command in commands.items()}
+        yield from timed(cases, settings.repetitions)
+        for case, command in commands.items() if sys.platform != "win32" else ():
+            peaks = tuple(usage_of(command).peak for _ in range(3))
+            yield Figure(case=case, unit="MiB", values=peaks)
+
+
+def routes(settings: Settings) -> Iterator[Figure]:
+    """Warm routes over 1,000 skills: the time per prompt in a server or a notebook."""
+    index = _library(1_000)
+    router, alone = Router(index), Router(index, reranker=None)
+    router.warm_up()
+    cases: dict[str, Run] = {
+        "stage 1 alone": lambda: alone.route(_UNCLEAR),
+        "the gate: stage 1 decides": lambda: router.route(_CLEAR),
+        "the gate: reranked": lambda: router.route(_UNCLEAR),
+        "embedding the prompt alone": lambda: index.load_embedder().embed([_CLEAR]),
+    }
+    yield from timed(cases, settings.repetitions)
+
+
+def pairs(settings: Settings) -> Iterator[Figure]:
+    """Stage 2: a query of 10 words and 16 passages, pairs per second on all cores."""
+    texts = Texts(_english())
+    models = {name: CrossEncoder(name) for name in (ROUTING_RERANKER, PASSAGE_RERANKER)}
+    for case, lengths in {
+        "15 words": [15] * 16,
+        "100 words": [100] * 16,
+        "10 to 160 words": list(range(10, 170, 10)),
+        "250 words": [250] * 16,
+    }.items():
+        query = texts.text(10)
+        passages = passages_of([texts.text(length) for length in lengths])
+        cases: dict[str, Run] = {
+            f"{name}, {case}": partial(model.score, query, passages, deadline=NO_DEADLINE)
+            for name, model in models.items()
+        }
+        yield from timed(cases, settings.repetitions, each=len(passages))
+
+
+def bm25(settings: Settings) -> Iterator[Figure]:
+    """BM25 in one thread: the ten best of documents of 60 words, by 12 words."""
+    for size in settings.sizes:
+        texts = Texts()
+        core = word_index([texts.text(60) for _ in range(size)])
+        queries = [texts.text(12) for _ in range(50)]
+        cases = {counted(size, "document"): in_turn(queries, partial(search, core))}
+        yield from timed(cases, 10 * settings.repetitions)
+
+
+def cosine(settings: Settings) -> Iterator[Figure]:
+    """Cosine: the ten nearest of vectors of 384 numbers, with their documents."""
+    for size in settings.sizes:
+        core = vector_index(unit_vectors(size))
+        queries = list(unit_vectors(50, seed=1))
+        cases = {counted(size, "vector"): in_turn(queries, partial(search, core, ""))}
+        yield from timed(cases, 10 * settings.repetitions)
+
+
+def indexing(settings: Settings) -> Iterator[Figure]:
+    """Making an index, including the embedding: documents per second on all cores."""
+    texts = Texts(_english())
+    for head, body, count in ((15, 0, 100), (60, 0, 100), (60, 600, 20)):
+        rows = [
+            {"id": str(at), "text": texts.text(head), "body": texts.text(body)}
+            for at in range(count)
+        ]
+        case = counted(head, "word") + (f" and a body of {body}" if body else "")
+        # It takes seconds, and its spread is small.
+        times = max(1, settings.repetitions // 5)
+        yield from timed({case: partial(Index.build, rows)}, times, each=count)
+
+
+def growth(settings: Settings) -> Iterator[Figure]:
+    """An index of growing size: documents of 60 words with precomputed vectors."""
+    for size in settings.sizes:
+        for step, unit, values in _growth(size, settings):
+            yield Figure(case=f"{counted(size, 'document')}: {step}", unit=unit, values=values)
+
+
+def _growth(size: int, settings: Settings) -> Iterator[tuple[str, str, tuple[float, ...]]]:
+    texts = Texts()
+    words = [texts.text(12) for _ in range(20)]
+    queries = list(zip(words, unit_vectors(20, seed=1), strict=True))
+    vectors = unit_vectors(size)
+    rows: list[Any] = [
+        (str(at), "", texts.text(60), "", [], "{}", row) for at, row in enumerate(vectors)
+    ]
+    core = _core.Index("none", "bench", 384)
+    yield "index", "s", (_seconds(partial(core.upsert, rows)),)
+    rows.clear()
+    del vectors
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "index.cgx"
+        yield "save", "s", (_seconds(lambda: core.save(file)),)
+        yield "file", "MB", (file.stat().st_size / 1e6,)
+        opened, first = [], []
+        for _ in range(max(3, settings.repetitions // 5)):
+            opened.append(1e3 * _seconds(lambda: _core.Index.open(file)))
+            index = _core.Index.open(file)
+            first.append(1e3 * _seconds(partial(search, index, *queries[0])))
+        yield "open", "ms", tuple(opened)
+        yield "first search", "ms", tuple(first)
+        yield (
+            "search",
+            "ms",
+            tuple(1e3 * _seconds(partial(search, core, *each)) for each in queries),
+        )
+        script = (
+            "import sys; from crossgate import _core\n"
+            "index = _core.Index.open(sys.argv[1])\n"
+            "index.search(sys.argv[2], [1.0] * 384, per_channel=10)"
+        )
+        if sys.platform != "win32":
+            peak = usage_of([*_PYTHON, "-c", script, str(file), words[0]]).peak
+            yield "memory of one search", "MiB", (peak,)
+
+
+SECTIONS: Mapping[str, Callable[[Settings], Iterator[Figure]]] = {
+    "processes": processes,
+    "routes": routes,
+    "pairs": pairs,
+    "bm25": bm25,
+    "cosine": cosine,
+    "indexing": indexing,
+    "growth": growth,
+}
+
+
+def word_index(texts: Sequence[str]) -> _core.Index:
+    """Return an index of texts without vectors."""
+    core = _core.Index("none", "", 0)
+    core.upsert([(str(at), "", text, "", [], "{}", None) for at, text in enumerate(texts)])
+    return core
+
+
+def vector_index(vectors: Any) -> _core.Index:
+    """Return an index of vectors without texts."""
+    core = _core.Index("none", "bench", 384)
+    core.upsert([(str(at), "", "", "", [], "{}", row) for at, row in enumerate(vectors)])
+    return core
+
+
+def unit_vectors(count: int, seed: int = 0) -> Any:
+    """Return unit vectors in clusters, as those of texts are, of shape [count, 384]."""
+    import numpy
+
+    centres = numpy.random.default_rng(7).standard_normal((300, 384), dtype=numpy.float32)
+    draw = numpy.random.default_rng(seed)
+    vectors = draw.standard_normal((count, 384), dtype=numpy.float32)
+    vectors += 0.8 * centres[draw.integers(0, len(centres), count)]
+    return vectors / numpy.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def search(core: _core.Index, query: str, vector: Any = None) -> Any:
+    """Search an index for the ten best documents of each channel."""
+    return core.search(query, vector, per_channel=10)
+
+
+def in_turn(queries: Sequence[Any], search: Callable[[Any], object]) -> Run:
+    """Return a function that searches for the next query at each call, in the same order."""
+    turns = cycle(queries)
+    return lambda: search(next(turns))
+
+
+def _finished(command: Sequence[str]) -> None:
+    subprocess.run(command, stdin=_NULL, stdout=_NULL, stderr=_NULL, check=False)  # noqa: S603, ours
+
+
+def _seconds(run: Run) -> float:
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def _library(size: int) -> Index:
+    """Return an index of the demo's skills and of random documents with random vectors."""
+    embedder = OnnxEmbedder(EMBEDDER)
+    texts = Texts()
+    contents = [f"{skill.title}\n{skill.text}" for skill in SKILLS]
+    core = _core.Index("english", embedder.identity, embedder.dimension)
+    core.upsert(
+        [
+            (skill.id, skill.title, skill.text, "", [], "{}", vector)
+            for skill, vector in zip(SKILLS, embedder.embed(contents), strict=True)
+        ]
+        + [
+            (str(at), texts.text(2), texts.text(60), "", [], "{}", row)
+            for at, row in enumerate(unit_vectors(size - len(SKILLS)))
+        ]
+    )
+    return Index(core, embedder)
+
+
+def _english() -> list[str]:
+    """Return words of the demo, since models cut made-up words into many pieces."""
+    return list(dict.fromkeys(word for skill in SKILLS for word in skill.text.split()))
+
+
+WORDS = 50_000
+"""Number of made-up words."""
+
+_SYLLABLES = [a + b for a in "bcdfghklmnprstvw" for b in "aeiou"]
+
+
+def _word(rank: int) -> str:
+    """Return the word of a rank; each rank has its own word, and frequent words are short."""
+    parts = [_SYLLABLES[rank % len(_SYLLABLES)]]
+    while rank := rank // len(_SYLLABLES):
+        parts.append(_SYLLABLES[rank % len(_SYLLABLES)])
+    return "".join(parts)
+
+
+class Texts:
+    """Random texts by Mandelbrot's law: the word of rank r has a share of 1 / (r + 2.7).
+
+    Mandelbrot, "An informational theory of the statistical structure of language" (1953).
+
+    Args:
+        words: The words, the most frequent first; None for made-up words.
+        seed: The same seed draws the same texts.
+    """
+
+    def __init__(self, words: Sequence[str] | None = None, *, seed: int = 0) -> None:
+        self._random = random.Random(seed)  # noqa: S311, a sample and no secret
+        self._words = words or [_word(rank) for rank in range(WORDS)]
+        self._shares = list(accumulate(1 / (rank + 2.7) for rank in range(len(self._words))))
+
+    def text(self, words: int) -> str:
+        """Return a text with this number of words."""
+        return " ".join(self._random.choices(self._words, cum_weights=self._shares, k=words))
+
+
+# A process inherits the peak memory of its parent, so a small process starts the measured command.
+_STARTER = """
+import os, sys
+null = os.open(os.devnull, os.O_RDWR)
+streams = [(os.POSIX_SPAWN_DUP2, null, number) for number in range(3)]
+child = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ, file_actions=streams)
+used = os.wait4(child, 0)[2]
+print(used.ru_utime + used.ru_stime, used.ru_maxrss)
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Processor time and memory of a process.
+
+    Attributes:
+        processor: Processor time of all threads, in ms.
+        peak: Peak memory in MiB.
+    """
+
+    processor: float
+    peak: float
+
+
+def usage_of(command: Sequence[str]) -> Usage:
+    """Run a command without input and output, and return its usage; not on Windows.
+
+    Args:
+        command: Path of the program, and its arguments.
+    """
+    starter = [sys.executable, "-P", "-S", "-c", _STARTER, *command]
+    done = subprocess.run(starter, capture_output=True, check=True)  # noqa: S603, the caller's
+    seconds, peak = done.stdout.split()
+    unit = 1 << 20 if sys.platform == "darwin" else 1 << 10
+    return Usage(processor=1e3 * float(seconds), peak=int(peak) / unit)
