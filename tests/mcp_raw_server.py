@@ -35,6 +35,23 @@ TOOLS = {
         ),
         tool("long", "Paint the fence. " * 100_000),
     ],
+    "odd": [
+        tool("weather", "Weather forecast of a city for tomorrow."),
+        {"name": "absent", "description": "No schema."},
+        *(
+            tool(f"schema_{number}", "An odd schema.", inputSchema=schema)
+            for number, schema in enumerate(
+                [{}, {"$schema": "x"}, {"anyOf": [{"properties": {"q": {}}}]}, None, True]
+            )
+        ),
+        tool(
+            "parts", "Odd parts.", inputSchema={"type": "object", "properties": {"a": 3, "b": {}}}
+        ),
+        tool("output", "An odd result.", outputSchema=["a"]),
+        tool("hints", "An odd hint.", annotations={"readOnlyHint": "x", "destructiveHint": True}),
+        None,
+        {"description": "No name."},
+    ],
 }
 
 

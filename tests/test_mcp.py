@@ -580,6 +580,36 @@ def test_deep_and_broken_text_of_one_tool_does_not_hide_the_others(tmp_path: Pat
     with_client(act, "--proxy", raw(tmp_path, "deep", "halves"))
 
 
+def test_an_odd_tool_does_not_hide_the_others(tmp_path: Path) -> None:
+    names = {"weather", "absent", *(f"schema_{at}" for at in range(5)), "parts", "output", "hints"}
+
+    async def act(asked: Any) -> None:
+        found = await found_by(asked, "the weather in Berlin", limit=100)
+        assert found.structured_content["unavailable"] == []
+        tools = {item["name"]: item for item in found.structured_content["tools"]}
+        assert set(tools) == names
+        assert all(item["inputSchema"]["type"] == "object" for item in tools.values())
+        assert tools["schema_2"]["inputSchema"]["anyOf"] == [{"properties": {"q": {}}}]
+        assert tools["parts"]["inputSchema"]["properties"] == {"b": {}}
+        assert tools["hints"]["annotations"] == {"destructiveHint": True}
+
+    with_client(act, "--proxy", raw(tmp_path, "odd"))
+    output = tmp_path / "tools.cgx"
+    line = shlex.join([sys.executable, str(RAW), "odd"])
+    done = subprocess.run(
+        command("index", "--mcp", line, "--embedder", "none", "-o", str(output)),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert set(Index.open(output).ids) == names
+    assert Index.open(output)["hints"].metadata == {"destructive": True}
+    assert "tool 11 is left out" in done.stderr
+    assert "the tool 'absent' has an invalid inputSchema, which is not used" in done.stderr
+
+
 def test_an_answer_too_deep_to_repair_fails_at_once(tmp_path: Path) -> None:
     async def act(asked: Any) -> None:
         found = await found_by(asked, "the weather in Berlin")

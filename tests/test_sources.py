@@ -1475,7 +1475,7 @@ def test_a_broken_operation_is_reported_and_the_others_read(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        ({"swagger": "2.0", "paths": {}}, "OpenAPI '2.0' is not read: convert the document"),
+        ({"swagger": "1.2", "paths": {}}, "OpenAPI '1.2' is not read: convert the document"),
         ({"openapi": 2, "paths": {}}, "OpenAPI 2 is not read"),
         ({"openapi": ["3.0.0"], "paths": {}}, "OpenAPI ['3.0.0'] is not read"),
         ({"openapi": "4.0.0", "paths": {}}, "OpenAPI '4.0.0' is not read"),
@@ -1490,6 +1490,70 @@ def test_unsupported_openapi_document_is_refused(
     assert caught.value.code == "no_documents"
 
 
+def test_operations_of_swagger_2_are_documents(tmp_path: Path) -> None:
+    document = {
+        "swagger": "2.0",
+        "paths": {
+            "/pets": {
+                "parameters": [{"$ref": "#/parameters/Shop"}],
+                "post": {
+                    "operationId": "addPet",
+                    "summary": "Add a pet",
+                    "parameters": [
+                        {"name": "kind", "in": "query", "type": "string", "enum": ["cat", "dog"]},
+                        {
+                            "name": "tags",
+                            "in": "formData",
+                            "type": "array",
+                            "description": "Its tags",
+                            "items": {"type": "string", "enum": ["new", "old"]},
+                        },
+                        {"name": "pet", "in": "body", "schema": {"$ref": "#/definitions/Pet"}},
+                    ],
+                },
+            }
+        },
+        "parameters": {"Shop": {"name": "shop", "in": "header", "description": "Which shop"}},
+        "definitions": {
+            "Pet": {
+                "properties": {
+                    "name": {"description": "What it is called"},
+                    "owner": {"$ref": "#/definitions/Owner"},
+                }
+            },
+            "Owner": {"properties": {"street": {}}},
+        },
+    }
+    (tool,) = read_sources([write(tmp_path / "pets.json", json.dumps(document))]).documents
+    assert (tool.id, tool.text) == ("addPet", "Add a pet")
+    assert tool.body.split("\n") == [
+        "POST /pets",
+        "shop: Which shop",
+        "kind (cat, dog)",
+        "tags: Its tags (new, old)",
+        "name: What it is called",
+        "owner",
+        "owner.street",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("annotations", "metadata"),
+    [
+        ({"readOnlyHint": True, "title": "x"}, {"read_only": True}),
+        (
+            {"readOnlyHint": False, "destructiveHint": True},
+            {"read_only": False, "destructive": True},
+        ),
+        ({"readOnlyHint": "yes", "destructiveHint": [1]}, {}),
+        (["readOnlyHint"], {}),
+        (None, {}),
+    ],
+)
+def test_hints_of_a_tool_are_metadata(annotations: object, metadata: dict[str, bool]) -> None:
+    assert tool_from({"name": "a", "annotations": annotations}).metadata == metadata
+
+
 def test_openapi_version_may_be_unquoted(tmp_path: Path) -> None:
     document = {"openapi": 3.1, "paths": {"/a": {"get": {}}}}
     assert ids(read_sources([write(tmp_path / "a.json", json.dumps(document))])) == ["GET /a"]
@@ -1502,6 +1566,7 @@ def test_tools_of_the_same_name_in_several_files_are_kept(tmp_path: Path) -> Non
     loaded = read_sources([first, second, third])
     assert ids(loaded) == ["search", "search (mail)", "search (mail)-2"]
     assert {document.title for document in loaded.documents} == {"search"}
+    assert [problem.renamed for problem in loaded.problems] == [True, False, True]
     taken = "the name 'search' is taken by issues.json, so its id is"
     assert problems_of(loaded, tmp_path) == [
         f"mail.json: tool 1: {taken} 'search (mail)'",

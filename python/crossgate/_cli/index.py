@@ -58,12 +58,14 @@ def run(options: argparse.Namespace) -> int:
             say(f"{examples}: no document has the id {unknown!r}: its examples wait")
         built.save(output)
     seconds = perf_counter() - start
+    skipped = sum(not problem.renamed for problem in loaded.problems)
     if options.json:
         show_json(
             {
                 "index": str(output),
                 "documents": len(built),
-                "skipped": len(loaded.problems),
+                "skipped": skipped,
+                "renamed": len(loaded.problems) - skipped,
                 "problems": [asdict(problem) for problem in loaded.problems],
                 "left_out": [asdict(problem) for problem in loaded.left_out],
                 "bytes": output.stat().st_size,
@@ -73,9 +75,9 @@ def run(options: argparse.Namespace) -> int:
             }
         )
         return DONE
-    skipped = f", {len(loaded.problems)} skipped" if loaded.problems else ""
+    parts = [counted(len(built), "document"), f"{skipped:,} skipped" if skipped else ""]
     show(
-        f"{output}: {counted(len(built), 'document')}{skipped}, {size(output.stat().st_size)}, "
+        f"{output}: {', '.join(filter(None, parts))}, {size(output.stat().st_size)}, "
         f"{seconds:.1f} s"
     )
     return DONE
@@ -86,7 +88,7 @@ def _tools_of_servers(options: argparse.Namespace) -> Loaded:
     from crossgate._agents.mcp.listing import list_tools
     from crossgate._sources.reading import read_sources
 
-    servers = [list_tools(command) for command in options.mcp]
+    servers = [list_tools(command, warn=say) for command in options.mcp]
     return read_sources(options.source, kind=options.kind, servers=servers)
 
 

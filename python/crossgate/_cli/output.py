@@ -14,9 +14,12 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from crossgate._support.sanitize import remove_invisible
+
+if TYPE_CHECKING:
+    from crossgate._sources.reading import Problem
 
 WIDTH = 100
 _SKIPPED_SHOWN = 5
@@ -53,10 +56,10 @@ def say(message: str) -> None:
     print(f"crossgate: {plain(message)}", file=sys.stderr)
 
 
-def say_skipped(problems: Sequence[object], name: str) -> None:
-    """Report the first skipped rows or files of a source, and the number of others."""
+def say_skipped(problems: Sequence[Problem], name: str) -> None:
+    """Report the first skipped or renamed rows or files of a source, and the number of others."""
     for problem in problems[:_SKIPPED_SHOWN]:
-        say(f"skipped {problem}")
+        say(f"{'renamed' if problem.renamed else 'skipped'} {problem}")
     more = len(problems) - _SKIPPED_SHOWN
     if more > 0:
         say(f"and {more:,} more of {name}")

@@ -1,4 +1,4 @@
-"""OpenAPI 3 documents: each operation as a tool, in the form of a function schema."""
+"""OpenAPI 3 and Swagger 2.0: each operation as a tool, in the form of a function schema."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def operations_of(document: Mapping[str, Any]) -> Iterator[Operation]:
     followed only inside the document.
 
     Raises:
-        Unusable: If its version is not 3, or it has no paths.
+        Unusable: If it is neither OpenAPI 3 nor Swagger 2.0, or it has no paths.
     """
     version = document.get("openapi", document.get("swagger"))
-    if not str(version).startswith("3."):  # 3.1 without quotes is a number
+    if not str(version).startswith(("2.0", "3.")):  # 3.1 without quotes is a number
         raise Unusable(f"OpenAPI {version!r:.40} is not read: convert the document to OpenAPI 3")
     paths = document.get("paths")
     if not isinstance(paths, dict):
@@ -78,17 +78,21 @@ def _tool(
         return value
     # Parameters of the operation override those of its path.
     properties: dict[str, Any] = {}
+    bodies = [_content(_followed(document, value.get("requestBody")))]
     for parameters in (item.get("parameters"), value.get("parameters")):
         for value_or_reference in islice(
             parameters if isinstance(parameters, list) else (), _PARAMETERS
         ):
             parameter = _followed(document, value_or_reference)
             name = parameter.get("name")
-            if isinstance(name, str):
+            if parameter.get("in") == "body":  # Swagger
+                bodies.append(parameter.get("schema"))
+            elif isinstance(name, str):
+                # Swagger has no schema around these.
+                own = {key: parameter[key] for key in ("enum", "items") if key in parameter}
                 schemas = [parameter.get("schema"), _content(parameter)]
                 said = parameter.get("description")
-                properties[name] = {"description": said, "allOf": schemas}
-    body = _content(_followed(document, value.get("requestBody")))
+                properties[name] = {"description": said, "allOf": schemas, **own}
     texts = [value.get("summary"), value.get("description")]
     return {
         "name": value.get("operationId") or place,
@@ -96,8 +100,9 @@ def _tool(
         "description": "\n\n".join(dict.fromkeys(text for text in texts if isinstance(text, str))),
         "parameters": {
             "properties": properties,
-            "allOf": [body],
+            "allOf": bodies,
             "components": document.get("components"),
+            "definitions": document.get("definitions"),
         },
     }
 

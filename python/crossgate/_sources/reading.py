@@ -48,8 +48,8 @@ _TEXT = (*_MARKDOWN, ".txt", ".rst")
 _SUFFIXES = {"text": _TEXT, "jsonl": _JSON_LINES, "tools": _TOOLS}
 _ACCEPTED = (
     f"a folder with {_SKILL} files, a BEIR folder ({_CORPUS}), a {' or '.join(_JSON_LINES)} file, "
-    f"a {', '.join(_TOOLS)} file with tools or OpenAPI 3, a {', '.join(_TEXT)} file or a folder of "
-    "these"
+    f"a {', '.join(_TOOLS)} file with tools, OpenAPI 3 or Swagger 2.0, "
+    f"a {', '.join(_TEXT)} file or a folder of these"
 )
 
 _FOLDER_DEPTH = 12
@@ -65,11 +65,13 @@ class Problem:
         path: The path as the user gave it, followed by the path below it.
         line: 1-based line, or None if the whole file or folder is meant.
         reason: One line for a person to read.
+        renamed: Whether the document is there, by another id.
     """
 
     path: str
     line: int | None
     reason: str
+    renamed: bool = False
 
     def __str__(self) -> str:
         """Return `path:line: reason`."""
@@ -456,13 +458,14 @@ class _Reader:
         if taken is not None:
             unique = self._unique(other)
             reason = f"the name {document.id!r} is taken by {taken}, so its id is {unique!r}"
-            self._report(place.path, None, label + reason)
+            self._report(place.path, None, label + reason, renamed=True)
             document = replace(document, id=unique)
         self.places[document.id] = place
         self.documents.append(document)
 
-    def _report(self, path: str, line: int | None, reason: str) -> None:
-        self.problems.append(Problem(path=printable(path), line=line, reason=reason))
+    def _report(self, path: str, line: int | None, reason: str, *, renamed: bool = False) -> None:
+        problem = Problem(path=printable(path), line=line, reason=reason, renamed=renamed)
+        self.problems.append(problem)
 
     def _leave_out(self, path: str, reason: str) -> None:
         self.left_out.append(Problem(path=printable(path), line=None, reason=reason))

@@ -23,6 +23,11 @@ _DEPTH = 8
 _PARTS = 500
 """Maximum number of parts of a tool's schema that are read, including nested ones."""
 _REFERENCE_CHARS = 1_000
+_HINTS = {
+    "read_only": ("readOnlyHint", "read_only_hint"),
+    "destructive": ("destructiveHint", "destructive_hint"),
+}
+"""Keys of the metadata, each with the spellings of the annotation of MCP that it holds."""
 _VALUES = 100
 """Maximum number of values of a parameter that are read."""
 
@@ -59,7 +64,9 @@ def tool_from(value: object) -> Document:
 
     It may have the format of MCP (`inputSchema`), of Anthropic's tools (`input_schema`), of
     OpenAI's and Gemini's functions (`parameters`, also below `function`), or of Bedrock's tools
-    (`inputSchema.json`, below `toolSpec`).
+    (`inputSchema.json`, below `toolSpec`). The annotations of MCP that say whether a tool only
+    reads, and whether it may destroy something, are kept as `read_only` and `destructive` in the
+    metadata.
 
     Raises:
         Unusable: If it has no name, or a field that must be text is not.
@@ -79,7 +86,19 @@ def tool_from(value: object) -> Document:
     body = _body(title if title != name else "", _parameters(schema))
     if not is_unicode(name + text + body):
         raise Unusable("has a lone surrogate, half of an escaped character")
-    return Document(id=name, title=name, text=text, body=body)
+    return Document(id=name, title=name, text=text, body=body, metadata=_hints(tool))
+
+
+def _hints(tool: Mapping[str, Any]) -> dict[str, bool]:
+    """Return the annotations of a tool that are true or false; they may be an object's fields."""
+    annotations = tool.get("annotations")
+    fields = annotations if isinstance(annotations, dict) else getattr(annotations, "__dict__", {})
+    return {
+        key: fields[name]
+        for key, names in _HINTS.items()
+        for name in names
+        if isinstance(fields.get(name), bool)
+    }
 
 
 def _body(title: str, lines: Iterator[str]) -> str:
@@ -126,7 +145,7 @@ def own_tools(tools: Iterable[Any]) -> list[tuple[Document, Any]]:
 
 
 def _attributes(tool: object) -> dict[str, object]:
-    names = ("name", "title", "description", *_SCHEMAS)
+    names = ("name", "title", "description", "annotations", *_SCHEMAS)
     return {name: getattr(tool, name, None) for name in names}
 
 

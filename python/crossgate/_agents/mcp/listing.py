@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import shlex
+from collections.abc import Callable
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,9 @@ _PAGES = 1_000
 """Maximum number of pages of a list, against servers whose list never ends."""
 
 
-def list_tools(command: str, *, seconds: float = START_SECONDS) -> tuple[str, list[object]]:
+def list_tools(
+    command: str, *, seconds: float = START_SECONDS, warn: Callable[[str], None] = lambda line: None
+) -> tuple[str, list[object]]:
     """Start a server, and return its name and its tools in the form of `tools/list`.
 
     The server is stopped before this function returns.
@@ -30,6 +33,7 @@ def list_tools(command: str, *, seconds: float = START_SECONDS) -> tuple[str, li
     Args:
         command: The command line that starts it, split as a shell would; no shell runs.
         seconds: Time limit.
+        warn: Called with one line for each part of the list that is not valid and not used.
 
     Raises:
         InputError: `out_of_range` for an empty command.
@@ -46,10 +50,12 @@ def list_tools(command: str, *, seconds: float = START_SECONDS) -> tuple[str, li
     if not words:
         raise InputError("out_of_range", "--mcp is empty: pass the command that starts a server")
     quiet()
-    return anyio.run(_list, words, command, seconds)
+    return anyio.run(_list, words, command, seconds, warn)
 
 
-async def _list(words: list[str], command: str, seconds: float) -> tuple[str, list[object]]:
+async def _list(
+    words: list[str], command: str, seconds: float, warn: Callable[[str], None]
+) -> tuple[str, list[object]]:
     import anyio
     import mcp
     from mcp.client.stdio import stdio_client
@@ -64,7 +70,8 @@ async def _list(words: list[str], command: str, seconds: float) -> tuple[str, li
     )
     try:
         with anyio.fail_after(seconds):
-            async with mcp.Client(repaired(stdio_client(server))) as client:
+            transport = repaired(stdio_client(server), lambda line: warn(f"{command}: {line}"))
+            async with mcp.Client(transport) as client:
                 tools = await tools_of(client)
                 info = client.server_info
     except CrossgateError:

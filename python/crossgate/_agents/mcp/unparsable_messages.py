@@ -15,6 +15,8 @@ from typing import Any
 from mcp.shared.message import SessionMessage
 from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
 
+from crossgate._agents.mcp.tool_lists import repair_tools
+
 _DEPTH = 100
 """Deeper parts of an answer are replaced with an empty object."""
 
@@ -25,16 +27,22 @@ _Streams = tuple[Any, Any]
 
 
 @asynccontextmanager
-async def repaired(transport: AbstractAsyncContextManager[_Streams]) -> AsyncIterator[_Streams]:
+async def repaired(
+    transport: AbstractAsyncContextManager[_Streams], warn: Callable[[str], None]
+) -> AsyncIterator[_Streams]:
     """Yield the streams of a client, with unparsable answers of the server repaired.
 
     Lone surrogates are replaced, and deep parts are cut off. An answer that cannot be repaired
-    becomes an error for its request.
+    becomes an error for its request. Invalid parts of tools are removed, and passed to `warn`.
     """
 
     async def repair(item: _Item) -> _Item:
         line = _unparsed_line(item)
-        return item if line is None else _repaired_answer(line) or item
+        item = item if line is None else _repaired_answer(line) or item
+        answer = item.message if isinstance(item, SessionMessage) else None
+        for problem in repair_tools(getattr(answer, "result", None)):
+            warn(problem)
+        return item
 
     async with transport as (read, write):
         yield _MappedStream(read, repair), write

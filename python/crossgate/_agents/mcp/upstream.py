@@ -124,7 +124,7 @@ class Upstream:
             self.ended.set()
 
     async def _keep(self) -> None:
-        transport = repaired(stdio_client(self._entry.target, errlog=sys.stderr))
+        transport = repaired(stdio_client(self._entry.target, errlog=sys.stderr), self._warn)
         # With this handshake, a server notifies the client when its tools have changed.
         async with mcp.Client(transport, mode="legacy", message_handler=self._hear) as client:
             self._client = client
