@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use crate::exclusions;
+use crate::lists::lists;
 use crate::triggers;
 
 /// Longer texts without a body are passages and no descriptions; the Agent Skills format allows
@@ -49,53 +50,7 @@ pub fn is_description(id: &str, title: &str, text: &str, body: &str) -> bool {
     !body.is_empty() || (text.len() <= LONGEST_DESCRIPTION && is_name(name))
 }
 
-/// Words that stand beside the number of a passage, as in `doc-12` or `guide_3_chunk_7`.
-const PASSAGES: &[&str] = &[
-    "answer",
-    "article",
-    "block",
-    "case",
-    "chapter",
-    "chunk",
-    "doc",
-    "docs",
-    "document",
-    "email",
-    "entry",
-    "example",
-    "faq",
-    "figure",
-    "file",
-    "guide",
-    "id",
-    "item",
-    "line",
-    "mail",
-    "manual",
-    "memory",
-    "message",
-    "msg",
-    "note",
-    "page",
-    "para",
-    "paragraph",
-    "part",
-    "passage",
-    "record",
-    "result",
-    "review",
-    "row",
-    "sample",
-    "sec",
-    "section",
-    "segment",
-    "sentence",
-    "slide",
-    "table",
-    "test",
-    "text",
-    "ticket",
-];
+lists!("passage_words.txt": PASSAGES);
 
 /// Whether a word is written like the name of a skill or tool, such as `pdf`, `release-notes`,
 /// `get_weather`, `getWeather`, `Alarm.Set` or `airflow-2-to-3`, and not like a number, a path, a

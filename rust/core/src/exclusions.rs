@@ -10,6 +10,7 @@ use std::borrow::Cow;
 
 mod forms;
 
+use crate::lists::lists;
 use crate::words::{Token, item_mark, sentences, tokens};
 use forms::{Form, GENERAL, Object};
 
@@ -185,7 +186,7 @@ impl<'a> Sentence<'a> {
         let all = self.tokens.len();
         let opens_with =
             |words: &[&str]| self.tokens.first().is_some_and(|token| words.contains(&&*token.text));
-        let is_condition = opens_with(CONDITIONS);
+        let is_condition = opens_with(&CONDITIONS);
         let is_about = opens_with(&["for", "when", "if", "with", "on", "where", "to"]);
         let before = |forms: &'static [Form]| {
             let ends = |at: usize| forms.iter().any(|form| form.end(&self.tokens, at) == Some(all));
@@ -310,12 +311,12 @@ impl<'a> Sentence<'a> {
         let free = self.is_free(at);
         let opens_with =
             |words: &[&str]| self.tokens.first().is_some_and(|token| words.contains(&&*token.text));
-        let is_condition = opens_with(CONDITIONS);
+        let is_condition = opens_with(&CONDITIONS);
         // "Use for tables, not charts": in other sentences, such as "computed, not guessed", what
         // follows is only a contrast.
         // So does "Charts only, not maps".
         let is_only = at > 1 && self.is(at - 2, "only");
-        let is_plain = is_condition || is_only || opens_with(STATING);
+        let is_plain = is_condition || is_only || opens_with(&STATING);
         let mut lists: Vec<&'static [Form]> = match mark {
             ";" => vec![&forms::CLAUSE, &forms::BARE],
             "(" => vec![&forms::OPENING],
@@ -482,14 +483,14 @@ impl<'a> Sentence<'a> {
         {
             return None;
         }
-        while first < last && is_any(first, LEADING) {
+        while first < last && is_any(first, &LEADING) {
             first += 1;
         }
         // "non-tabular files" leave the tabular files.
         if self.tokens.get(first..last)?.iter().any(|token| token.text.starts_with("non-")) {
             return None;
         }
-        while first < last && is_any(last - 1, TRAILING) {
+        while first < last && is_any(last - 1, &TRAILING) {
             last -= 1;
         }
         let sends_on = first > 0
@@ -517,173 +518,9 @@ enum Silent {
     Rest,
 }
 
-/// Behind one of these, an item names something that it lacks, which is not excluded.
-const NARROWING: &[&str] = &[
-    "not",
-    "no",
-    "without",
-    "unrelated",
-    "doesn't",
-    "don't",
-    "isn't",
-    "aren't",
-    "cannot",
-    "can't",
-    "beyond",
-    "outside",
-    "lacking",
-];
-
-/// A sentence that begins with one of these says when to use the document.
-const CONDITIONS: &[&str] = &[
-    "use", "when", "whenever", "if", "trigger", "triggers", "invoke", "apply", "load", "activate",
-    "for", "also", "call", "run",
-];
-
-/// First words of a sentence that states the kind or the work of the document.
-const STATING: &[&str] = &[
-    "this", "it", "skill", "tool", "covers", "cover", "handles", "handle", "focuses", "supports",
-    "works", "only", "a", "an", "best", "meant", "intended", "made",
-];
-
-/// Behind one of these, a denial may be a part of what the document is for.
-const LINKS: &[&str] = &[
-    "when", "whenever", "if", "that", "which", "who", "whose", "where", "because", "why", "how",
-    "what", "whether", "while", "even", "so",
-];
-
-/// Words before the name of an exclusion that are not a part of it.
-const LEADING: &[&str] = &[
-    "for",
-    "when",
-    "if",
-    "on",
-    "in",
-    "with",
-    "to",
-    "a",
-    "an",
-    "the",
-    "any",
-    "all",
-    "this",
-    "that",
-    "these",
-    "those",
-    "also",
-    "e.g",
-    "i.e",
-    "such",
-    "as",
-    "like",
-    "including",
-    "user",
-    "users",
-    "someone",
-    "somebody",
-    "people",
-    "you",
-    "they",
-    "asked",
-    "asking",
-    "asks",
-    "ask",
-    "wants",
-    "want",
-    "wanting",
-    "needs",
-    "need",
-    "requests",
-    "request",
-    "tasks",
-    "task",
-    "prompts",
-    "prompt",
-    "questions",
-    "things",
-    "anything",
-    "something",
-    "everything",
-    "cases",
-    "case",
-    "jobs",
-    "about",
-    "of",
-    "where",
-    "involving",
-    "is",
-    "are",
-    "merely",
-    "just",
-    "only",
-    "simply",
-    "either",
-    "neither",
-    "cannot",
-    "can't",
-    "won't",
-    "not",
-    "never",
-    "does",
-    "do",
-    "don't",
-    "doesn't",
-    "will",
-    "should",
-    "no",
-    "nor",
-    "at",
-    "during",
-    "while",
-    "your",
-    "their",
-    "its",
-    "it",
-    "be",
-    "it's",
-    "try",
-    "trying",
-    "intends",
-    "intend",
-    "plan",
-    "plans",
-    "general",
-];
-
-/// Words behind the name of an exclusion that are not a part of it.
-const TRAILING: &[&str] = &[
-    "here",
-    "either",
-    "alone",
-    "itself",
-    "etc",
-    "with",
-    "it",
-    "this",
-    "skill",
-    "only",
-    "instead",
-    "yet",
-    "too",
-    "with it",
-    "at",
-    "all",
-    "themselves",
-    "as",
-    "such",
-    "on",
-    "its",
-    "own",
-    "like",
-    "that",
-    "do",
-    "does",
-    "is",
-    "are",
-    "there's",
-    "where",
-    "which",
-];
+lists!(
+    "exclusion_words.txt": NARROWING, CONDITIONS, STATING, LINKS, LEADING, TRAILING
+);
 
 #[cfg(test)]
 mod tests {

@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 
 use crate::coverage::information;
 use crate::language::{Language, language};
+use crate::lists::lists;
 use crate::probability::logistic;
 use crate::stop_words::is_stop_word;
 use crate::text::Analyzer;
@@ -30,59 +31,11 @@ pub const FEATURES: usize = 11;
 const MODEL: [f64; FEATURES + 1] =
     [3.36, 1.55, 3.62, 1.61, 0.25, -1.89, -0.21, -1.35, -2.57, 3.38, 1.43, 1.63];
 
-/// First words of a prompt that goes on with something.
-const CONTINUING: &[&str] = &[
-    "and", "also", "now", "then", "but", "no", "not", "yes", "ok", "okay", "next", "so", "or",
-    "plus", "instead", "actually", "same", "again", "right", "alright", "wait", "hmm", "hm", "oh",
-    "thanks", "great", "good", "perfect", "nice", "cool", "fine", "sure", "yep", "yeah", "nope",
-    "still", "only", "almost", "without",
-];
-
-/// First words that compare with something that is there already.
-const COMPARING: &[&str] = &[
-    "more",
-    "less",
-    "fewer",
-    "shorter",
-    "longer",
-    "bigger",
-    "smaller",
-    "larger",
-    "higher",
-    "lower",
-    "wider",
-    "narrower",
-    "thicker",
-    "thinner",
-    "darker",
-    "lighter",
-    "brighter",
-    "warmer",
-    "cooler",
-    "softer",
-    "firmer",
-    "stronger",
-    "weaker",
-    "simpler",
-    "clearer",
-    "cleaner",
-    "kinder",
-    "nicer",
-    "friendlier",
-    "funnier",
-    "faster",
-    "slower",
-    "louder",
-    "quieter",
-    "tighter",
-    "looser",
-    "cheaper",
-    "better",
-    "worse",
-    "earlier",
-    "later",
-    "too",
-];
+lists!(
+    "conversation_words.txt":
+    CONTINUING, COMPARING, FUNCTION_WORDS, AUXILIARIES, CHANGING, PERSONS, PREPOSITIONS
+);
+lists!("courtesies.txt": COURTESIES, BESIDE_COURTESIES, REMARKS);
 
 /// Words that refer to something as a pronoun, unless a noun follows: "fix this", but not "merge
 /// these files".
@@ -98,149 +51,6 @@ const STRONGLY: &[&str] =
 /// Ordinals: "the third" refers to a list that was mentioned.
 const ORDINALS: &[&str] = &["first", "second", "third", "fourth", "fifth", "sixth", "last", "next"];
 
-/// Words that begin no noun phrase. A word before one of them takes the place of a noun.
-const FUNCTION_WORDS: &[&str] = &[
-    "about",
-    "above",
-    "after",
-    "again",
-    "against",
-    "all",
-    "also",
-    "am",
-    "and",
-    "are",
-    "aren't",
-    "as",
-    "at",
-    "be",
-    "because",
-    "been",
-    "before",
-    "below",
-    "between",
-    "but",
-    "by",
-    "can",
-    "can't",
-    "cannot",
-    "could",
-    "did",
-    "didn't",
-    "do",
-    "does",
-    "doesn't",
-    "don't",
-    "down",
-    "during",
-    "each",
-    "else",
-    "first",
-    "for",
-    "from",
-    "had",
-    "has",
-    "have",
-    "he",
-    "her",
-    "here",
-    "him",
-    "how",
-    "i",
-    "if",
-    "in",
-    "instead",
-    "into",
-    "is",
-    "isn't",
-    "it",
-    "like",
-    "looks",
-    "may",
-    "me",
-    "might",
-    "must",
-    "needs",
-    "no",
-    "not",
-    "now",
-    "of",
-    "off",
-    "on",
-    "once",
-    "only",
-    "or",
-    "our",
-    "out",
-    "over",
-    "please",
-    "shall",
-    "she",
-    "should",
-    "shouldn't",
-    "so",
-    "than",
-    "that",
-    "the",
-    "them",
-    "then",
-    "there",
-    "they",
-    "through",
-    "to",
-    "too",
-    "under",
-    "until",
-    "up",
-    "us",
-    "was",
-    "wasn't",
-    "we",
-    "were",
-    "what",
-    "when",
-    "where",
-    "which",
-    "while",
-    "who",
-    "why",
-    "will",
-    "with",
-    "within",
-    "without",
-    "won't",
-    "work",
-    "working",
-    "works",
-    "would",
-    "you",
-    "your",
-    "a",
-    "an",
-    "my",
-];
-
-/// Forms of "to be" and of auxiliary verbs.
-const AUXILIARIES: &[&str] = &[
-    "is", "are", "was", "were", "has", "have", "had", "does", "do", "did", "can", "could", "will",
-    "would", "shall", "should", "must", "may", "might", "isn't", "aren't", "wasn't", "doesn't",
-    "won't", "can't", "cannot", "comes", "come",
-];
-
-/// First words of a prompt that asks to change something that exists.
-const CHANGING: &[&str] = &[
-    "add", "change", "continue", "cut", "delete", "do", "drop", "exclude", "explain", "give", "go",
-    "include", "increase", "insert", "join", "keep", "leave", "make", "merge", "move", "put",
-    "reduce", "remove", "rename", "repeat", "replace", "set", "shorten", "show", "skip", "sort",
-    "split", "start", "swap", "try", "turn", "undo", "use",
-];
-
-/// Persons: a remark is about them, and a request is about its subject.
-const PERSONS: &[&str] = &[
-    "i", "i'm", "i'll", "i've", "me", "you", "you're", "you've", "you'll", "yours", "we", "we're",
-    "us", "he", "she",
-];
-
 /// Words before "you" in a question that asks for something: "can you shorten it".
 const ASKING: &[&str] = &["can", "could", "will", "would"];
 
@@ -248,255 +58,8 @@ const ASKING: &[&str] = &["can", "could", "will", "would"];
 const WISHING: &[&str] =
     &["want", "wanted", "mean", "meant", "would", "prefer", "forgot", "left", "missed", "skipped"];
 
-/// Prepositions: "into one" is a number.
-const PREPOSITIONS: &[&str] = &[
-    "about", "after", "against", "as", "at", "before", "between", "by", "for", "from", "in",
-    "into", "of", "on", "over", "than", "to", "with", "within", "without",
-];
-
 /// A pronoun after more terms than this refers to one of them.
 const OWN_TERMS: usize = 2;
-
-/// Words that make thanks, a greeting, praise, a report of success, an assent or a refusal.
-const COURTESIES: &[&str] = &[
-    "absolutely",
-    "adorable",
-    "agreed",
-    "ah",
-    "ahead",
-    "alright",
-    "amazing",
-    "appreciated",
-    "awesome",
-    "beautiful",
-    "bingo",
-    "bravo",
-    "brilliant",
-    "bye",
-    "cheers",
-    "clever",
-    "congrats",
-    "congratulations",
-    "cool",
-    "correct",
-    "course",
-    "definitely",
-    "delighted",
-    "done",
-    "exactly",
-    "excellent",
-    "fair",
-    "fantastic",
-    "fine",
-    "fun",
-    "funny",
-    "fyi",
-    "glad",
-    "good",
-    "goodbye",
-    "got",
-    "great",
-    "ha",
-    "haha",
-    "happy",
-    "hello",
-    "helpful",
-    "hey",
-    "hi",
-    "hilarious",
-    "hm",
-    "hmm",
-    "hooray",
-    "impressive",
-    "indeed",
-    "interesting",
-    "kudos",
-    "lgtm",
-    "lol",
-    "love",
-    "loved",
-    "lovely",
-    "luck",
-    "merged",
-    "neat",
-    "never",
-    "nice",
-    "no",
-    "nope",
-    "noted",
-    "oh",
-    "ok",
-    "okay",
-    "perfect",
-    "phew",
-    "pleased",
-    "relieved",
-    "resolved",
-    "right",
-    "sense",
-    "shipped",
-    "smart",
-    "solved",
-    "sorry",
-    "stellar",
-    "superb",
-    "sure",
-    "sweet",
-    "thank",
-    "thanks",
-    "thx",
-    "ty",
-    "understood",
-    "welcome",
-    "wonderful",
-    "woohoo",
-    "worked",
-    "worries",
-    "wow",
-    "yay",
-    "yeah",
-    "yep",
-    "yes",
-];
-
-/// Words that may accompany them: "thanks, that is all for now".
-const BESIDE_COURTESIES: &[&str] = &[
-    "a",
-    "again",
-    "all",
-    "already",
-    "always",
-    "am",
-    "and",
-    "any",
-    "are",
-    "as",
-    "at",
-    "be",
-    "day",
-    "dear",
-    "did",
-    "done",
-    "easy",
-    "enough",
-    "evening",
-    "everyone",
-    "everything",
-    "fast",
-    "finally",
-    "fixed",
-    "for",
-    "found",
-    "friend",
-    "get",
-    "go",
-    "have",
-    "hear",
-    "help",
-    "helped",
-    "here",
-    "i",
-    "i'm",
-    "idea",
-    "is",
-    "it",
-    "it's",
-    "job",
-    "just",
-    "know",
-    "later",
-    "like",
-    "likes",
-    "looks",
-    "lot",
-    "machine",
-    "made",
-    "makes",
-    "me",
-    "mind",
-    "morning",
-    "much",
-    "my",
-    "myself",
-    "night",
-    "now",
-    "of",
-    "on",
-    "one",
-    "ourselves",
-    "patience",
-    "please",
-    "point",
-    "problem",
-    "quick",
-    "quickly",
-    "quite",
-    "really",
-    "see",
-    "ship",
-    "so",
-    "sounds",
-    "that",
-    "that's",
-    "the",
-    "there",
-    "they",
-    "this",
-    "time",
-    "to",
-    "today",
-    "tomorrow",
-    "too",
-    "very",
-    "was",
-    "we",
-    "we're",
-    "well",
-    "were",
-    "with",
-    "work",
-    "working",
-    "works",
-    "you",
-    "you're",
-    "your",
-];
-
-/// Whole remarks that ask for nothing.
-const REMARKS: &[&str] = &[
-    "found it",
-    "here it is",
-    "here you are",
-    "here you go",
-    "hold on",
-    "i fixed it myself",
-    "it works",
-    "it works here",
-    "it works now",
-    "just a moment",
-    "never mind",
-    "no rush",
-    "now it works",
-    "one moment",
-    "see you later",
-    "see you tomorrow",
-    "stop",
-    "that did it",
-    "that is all",
-    "that was easy",
-    "that was fast",
-    "that was quick",
-    "that works",
-    "that's all",
-    "that's it",
-    "wait",
-    "wait a moment",
-    "we fixed it",
-    "works for me",
-    "works here",
-    "works now",
-    "works on my machine",
-];
 
 /// Words that, in first place, make a question or a request: "is it done", "get it right".
 const ASKING_FIRST: &[&str] = &["am", "are", "did", "get", "help", "is", "was", "were"];
@@ -535,32 +98,32 @@ pub fn features(prompt: &str) -> [f64; FEATURES] {
     let begins = |list: &[&str]| first.is_some_and(|first| list.contains(&&*first.text));
     let second = tokens.iter().filter(|token| token.is_word()).nth(1);
     let opens = |list: &[&str]| {
-        let goes_on = begins(CONTINUING);
+        let goes_on = begins(&CONTINUING);
         begins(list) || (goes_on && second.is_some_and(|second| list.contains(&&*second.text)))
     };
     let flag = |set: bool| f64::from(u8::from(set));
     [
-        flag(begins(CONTINUING)),
-        flag(begins(COMPARING)),
+        flag(begins(&CONTINUING)),
+        flag(begins(&COMPARING)),
         count(&mut places.clone().map(|at| words.refers(at))),
         count(&mut places.clone().map(|at| words.refers_strongly(at))),
         (terms as f64).ln_1p(),
         flag(terms <= 2),
         (tokens.iter().filter(|token| token.is_word()).count() as f64).ln_1p(),
         count(&mut places.map(|at| words.is_person(at))),
-        flag(opens(PREPOSITIONS)),
-        flag(opens(CHANGING)),
+        flag(opens(&PREPOSITIONS)),
+        flag(opens(&CHANGING)),
         flag(tokens.iter().any(|token| token.is("the"))),
     ]
 }
 
 /// Whether a prompt is in English: more than a third of its words are common English words.
 fn is_english(prompt: &str) -> bool {
-    const LISTS: [&[&str]; 5] = [CONTINUING, COMPARING, POINTING, STRONGLY, ORDINALS];
+    let lists: [&[&str]; 5] = [&CONTINUING, &COMPARING, POINTING, STRONGLY, ORDINALS];
     let tokens = tokens(prompt);
     let words = || tokens.iter().filter(|token| token.is_word());
     let is_common = |word: &Token<'_>| {
-        LISTS.iter().any(|list| list.contains(&&*word.text))
+        lists.iter().any(|list| list.contains(&&*word.text))
             || is_stop_word(&word.text)
             || ENGLISH.terms(&word.text).iter().any(|term| information(term) < 1.0)
     };
@@ -618,7 +181,7 @@ impl Words<'_> {
             "that" => {
                 // "the strings that must match" and "check that it works" refer to nothing.
                 !self.has_noun(at)
-                    && (self.begins_clause(at) || !self.follows(at, AUXILIARIES))
+                    && (self.begins_clause(at) || !self.follows(at, &AUXILIARIES))
                     && !self.follows(at, &["the", "a", "an", "we", "i", "you", "they", "it", "my"])
             }
             "that's" | "it's" => self.is_early(at),
@@ -632,10 +195,10 @@ impl Words<'_> {
             // "There is a bug" and "here: ..." point at what follows.
             "here" | "there" => {
                 !self.has_noun(at)
-                    && !self.follows(at, AUXILIARIES)
+                    && !self.follows(at, &AUXILIARIES)
                     && self.text(at + 1).is_none_or(|next| next != ":")
             }
-            "too" => !self.has_noun(at) && !self.follows(at, FUNCTION_WORDS),
+            "too" => !self.has_noun(at) && !self.follows(at, &FUNCTION_WORDS),
             "else" | "also" => true,
             "instead" => !self.follows(at, &["of"]),
             "rest" => self.before(at) == Some("the") && !self.has_noun(at),

@@ -1,14 +1,37 @@
 //! Detects whether a text is English, from its script and its function words.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::LazyLock;
 
 use crate::coverage::information;
+use crate::lists::{Section, data, sections};
 use crate::stop_words::is_stop_word;
 use crate::text::Analyzer;
 
 static ENGLISH: LazyLock<Analyzer> =
     LazyLock::new(|| Analyzer::new("english").expect("the language is built in"));
+
+/// Words by which a language is recognised.
+struct Vocabulary {
+    name: &'static str,
+    /// Function words and requests.
+    words: HashSet<&'static str>,
+    requests: Vec<&'static str>,
+}
+
+static LANGUAGES: LazyLock<Vec<Vocabulary>> = LazyLock::new(|| {
+    let split = |lines: &[&'static str]| -> Vec<&'static str> {
+        lines.iter().flat_map(|line| line.split(' ')).collect()
+    };
+    let requests = sections(data!("request_verbs.txt"));
+    let of = |(name, lines): Section| {
+        let requests = requests.iter().find(|(other, _)| *other == name);
+        let requests = requests.map(|(_, lines)| split(lines)).unwrap_or_default();
+        let words = split(&lines).into_iter().chain(requests.iter().copied()).collect();
+        Vocabulary { name, words, requests }
+    };
+    sections(data!("function_words.txt")).into_iter().map(of).collect()
+});
 
 /// The language of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,8 +161,8 @@ fn by_function_words(words: &[&str]) -> Language {
     let mut english = 0;
     let mut common = 0;
     let mut accented = 0;
-    let mut found: Vec<BTreeSet<&str>> = vec![BTreeSet::new(); LANGUAGES.len()];
-    let mut counts = vec![0_usize; LANGUAGES.len()];
+    let mut found: Vec<(&Vocabulary, BTreeSet<&str>, usize)> =
+        LANGUAGES.iter().map(|language| (language, BTreeSet::new(), 0)).collect();
     let lower: Vec<String> =
         words.iter().map(|word| word.to_lowercase().replace('’', "'")).collect();
     for (place, (word, lower)) in words.iter().zip(&lower).enumerate() {
@@ -150,10 +173,8 @@ fn by_function_words(words: &[&str]) -> Language {
             continue;
         }
         let mut foreign = false;
-        for ((name, list), (distinct, count)) in
-            LANGUAGES.iter().zip(found.iter_mut().zip(&mut counts))
-        {
-            if list.split(' ').any(|known| known == lower) || is_request(name, lower) {
+        for (language, distinct, count) in &mut found {
+            if language.words.contains(lower.as_str()) {
                 distinct.insert(lower);
                 *count += 1;
                 foreign = true;
@@ -163,16 +184,8 @@ fn by_function_words(words: &[&str]) -> Language {
         common += usize::from(!foreign && is_common(lower));
     }
     // Of equal counts the first language of the list.
-    let mut best: Option<(&'static str, &BTreeSet<&str>, usize)> = None;
-    for ((name, _), (distinct, count)) in LANGUAGES.iter().zip(found.iter().zip(&counts)) {
-        let most = best.is_none_or(|(_, most_distinct, most)| {
-            (*count, distinct.len()) > (most, most_distinct.len())
-        });
-        if most {
-            best = Some((name, distinct, *count));
-        }
-    }
-    if let Some((name, distinct, count)) = best {
+    let best = found.iter().rev().max_by_key(|(_, distinct, count)| (*count, distinct.len()));
+    if let Some((language, distinct, count)) = best {
         // "v1.0" and "appendix E" have a letter that is a word elsewhere.
         let is_clear = |word: &&str| {
             word.chars().count() > 1
@@ -180,23 +193,17 @@ fn by_function_words(words: &[&str]) -> Language {
                 && !is_common(word)
                 && !ENGLISH_TOO.contains(word)
         };
-        let opens = lower.first().is_some_and(|first| is_request(name, first));
+        let opens = lower.first().is_some_and(|first| language.requests.contains(&first.as_str()));
         let alone = words.len() > 1 && (common == 0 || opens) && distinct.iter().any(is_clear);
         let single = !distinct.is_empty() && english == 0 && (accented >= 1 || alone);
-        if (distinct.len() >= 2 || single) && count > 2 * english && count * 6 >= words.len() {
-            return Language::Other(name);
+        if (distinct.len() >= 2 || single) && *count > 2 * english && *count * 6 >= words.len() {
+            return Language::Other(language.name);
         }
     }
     if accented >= 2 && accented * 2 > words.len() && english == 0 {
         return Language::Other("another language");
     }
     if english > 0 { Language::English } else { Language::Unknown }
-}
-
-/// Whether a word is one of the requests in a language.
-fn is_request(language: &str, word: &str) -> bool {
-    let of = REQUESTS.iter().filter(|(name, _)| *name == language);
-    of.flat_map(|(_, list)| list.split(' ')).any(|known| known == word)
 }
 
 /// Function words of other languages that are less common English words.
@@ -254,128 +261,6 @@ fn without_quotations(text: &str) -> String {
 const PARTICLES: [&str; 18] = [
     "de", "la", "del", "di", "da", "do", "dos", "das", "van", "von", "der", "den", "du", "le",
     "el", "los", "las", "y",
-];
-
-/// Function words of languages, without those that are frequent words of English.
-const LANGUAGES: &[(&str, &str)] = &[
-    (
-        "German",
-        "der das und ist nicht ein eine einen einem einer eines ich du wir ihr mir mich dich uns sie es mit auf für \
-         von zu zum zur dem den des im sind wie kannst können könnte bitte auch aus bei nach über als wenn dass \
-         oder aber hier mein meine meinen meiner meinem unser unsere unseren diese dieser dieses diesem diesen alle \
-         kein keine wird werden wurde haben habe noch nur schon sehr dann vom beim wo warum welche welcher soll \
-         sollte muss müssen mach mache erstelle schreib schreibe erkläre daraus davon",
-    ),
-    (
-        "French",
-        "le la les un une des du et est que qui dans avec sur pas ce cette ces mon ma mes je tu il elle nous vous \
-         ils sont ne au aux par plus comment pourquoi peux peut veux fais faire être avoir ou où mais leur votre \
-         vos notre très tous toutes j'ai c'est d'un d'une qu'il n'est s'il quel quelle de en moi",
-    ),
-    (
-        "Spanish",
-        "el la los las un una unos unas de del y que en es por para con su sus se lo como más pero este esta estos \
-         estas mis yo tú qué cómo cuál dónde puedes quiero hacer está están hay también muy sobre entre todo todos \
-         crea haz necesito al cuando porque desde cada",
-    ),
-    (
-        "Portuguese",
-        "os uma um dos das da na nos nas não que em para com por mais mas isso este esta meu minha você são está ao à \
-         também muito fazer preciso pode qual como seu sua quando esse essa de e",
-    ),
-    (
-        "Italian",
-        "il lo gli le un una di del della dei delle che è con non sono più ma questo questa mio mia anche perché fare \
-         puoi voglio nel nella dal dalla alla da si quando dove quale ed",
-    ),
-    (
-        "Dutch",
-        "de het een en van ik je dat niet zijn op te voor met als maar ook naar uit bij deze dit hoe mijn wij zij \
-         worden heb maak er om waarom welke alle onze jij aan",
-    ),
-    (
-        "Swedish",
-        "och att det som ett är för på med inte jag du har av till om hur vad också eller från detta den när alla \
-         mig gör skapa",
-    ),
-    (
-        "Danish or Norwegian",
-        "og det som et er på med ikke jeg du den har af av til om hvordan hva hvad også eller fra dette når alle \
-         mig meg lag lav",
-    ),
-    (
-        "Polish",
-        "w na z nie się jest że jak dla czy po od ale mi proszę który która ten ta te tego oraz przez ze mój moje",
-    ),
-    ("Czech", "je na se že do pro jak co ale jsem jsou prosím který která s z v tak když mi jako"),
-    ("Turkish", "ve bir bu için ile nasıl çok olan daha gibi sen lütfen bana şu mı mi ama kadar"),
-    ("Finnish", "ja ei että joka mutta kun mitä miten tämä olen ole minun tee ovat tai kanssa ne"),
-    ("Romanian", "și în cu pe nu este că pentru din care mai sunt acest această cum la un o"),
-    ("Hungarian", "az és hogy nem egy van meg ez mit hogyan kérlek készíts ezt csak"),
-    (
-        "Indonesian",
-        "dan yang ke dari untuk dengan ini itu tidak saya bisa tolong bagaimana buat adalah pada",
-    ),
-    ("Vietnamese", "và của là có cho không được các một những này tôi để với trong hãy"),
-];
-
-/// Words of requests in short prompts without a function word; they are not English.
-const REQUESTS: &[(&str, &str)] = &[
-    (
-        "German",
-        "schreiben erstellen übersetze übersetzen fasse zusammenfassen zusammenfügen zusammen prüfe prüfen füge \
-         füg führe öffne lösche lösch ändere suche finde zeige zeig berechne vergleiche sortiere benenne erzeuge \
-         wandle konvertiere kürze verbessere korrigiere formuliere entwirf",
-    ),
-    (
-        "French",
-        "écris rédige traduis traduire crée créer corrige explique ajoute supprime résume vérifie génère convertis \
-         fusionne ouvre calcule trouve montre prépare améliore aide-moi",
-    ),
-    (
-        "Spanish",
-        "escribe escribir traduce traducir crear corrige explica añade elimina convierte combina abre analiza \
-         calcula busca muestra prepara revisa ayúdame arregla mejora agrega borra",
-    ),
-    (
-        "Portuguese",
-        "escreva escreve traduza traduz crie cria gere gera corrija explique adicione resuma converta junte \
-         calcule mostre verifique ajude melhore apague",
-    ),
-    (
-        "Italian",
-        "scrivi traduci crea correggi spiega aggiungi elimina riassumi converti unisci apri analizza trova \
-         mostra prepara aiutami migliora cancella",
-    ),
-    ("Dutch", "schrijf vertaal controleer voeg verwijder samen bereken zoek verbeter samenvatten"),
-    ("Swedish", "skriv översätt kontrollera lägg sammanfatta förklara räkna öppna slå hitta"),
-    (
-        "Danish or Norwegian",
-        "skriv oversæt oversett kontroller tilføj sammenfat oppsummer opsummer forklar beregn åbn",
-    ),
-    (
-        "Polish",
-        "utwórz napisz przetłumacz sprawdź dodaj usuń połącz podsumuj wyjaśnij zrób przygotuj znajdź pokaż popraw",
-    ),
-    (
-        "Czech",
-        "vytvoř napiš přelož zkontroluj přidej odstraň spoj shrň vysvětli připrav najdi ukaž udělej oprav",
-    ),
-    (
-        "Turkish",
-        "oluştur yaz çevir sil birleştir özetle açıkla hazırla bul göster ekle düzelt kontrol",
-    ),
-    (
-        "Finnish",
-        "luo kirjoita käännä tarkista lisää poista yhdistä selitä tiivistä laske etsi näytä korjaa",
-    ),
-    ("Romanian", "scrie traduce creează corectează explică adaugă șterge rezumă verifică"),
-    ("Hungarian", "írj fordítsd fordíts ellenőrizd töröld foglald magyarázd keress mutasd javítsd"),
-    (
-        "Indonesian",
-        "tulis terjemahkan periksa tambahkan hapus gabungkan ringkas jelaskan cari tampilkan perbaiki",
-    ),
-    ("Vietnamese", "viết dịch kiểm thêm xóa gộp tóm giải tìm"),
 ];
 
 #[cfg(test)]

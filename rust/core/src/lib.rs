@@ -20,6 +20,7 @@ mod checks;
 mod dense;
 mod error;
 mod file;
+mod lists;
 #[cfg(feature = "python")]
 mod python;
 mod stop_words;

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use crate::lists::Section;
+
 /// A word or a mark of a text.
 #[derive(Clone, Debug)]
 pub(crate) struct Token<'a> {
@@ -224,14 +226,11 @@ fn is_abbreviation(before: Option<&str>, next: &str) -> bool {
         || (word == "etc" && next.starts_with(char::is_lowercase))
 }
 
-/// A group of phrases that a pattern names in capital letters.
-pub(crate) type Class = (&'static str, &'static [&'static str]);
-
 /// A sequence of words that a clause may begin with or hold.
 ///
 /// It is written as words with a blank between: `a|b` matches one of both, a name in capital
-/// letters for any phrase of a [`Class`], `NAME` for a word that is written like a name, `*` for any
-/// word, `$` for the end, and `?` behind any of them makes it optional.
+/// letters any phrase of the section of this name, `NAME` a word that is written like a name, `*` any
+/// word, `$` the end, and `?` behind any of them makes it optional.
 #[derive(Debug)]
 pub(crate) struct Pattern(Vec<Element>);
 
@@ -243,7 +242,7 @@ struct Element {
 }
 
 impl Pattern {
-    pub(crate) fn new(written: &'static str, classes: &[Class]) -> Self {
+    pub(crate) fn new(written: &'static str, classes: &[Section]) -> Self {
         let element = |part: &'static str| {
             let (part, optional) =
                 part.strip_suffix('?').map_or((part, false), |part| (part, true));
@@ -343,7 +342,7 @@ mod tests {
 
     #[test]
     fn a_pattern_takes_the_longest_way() {
-        let classes: &[Class] = &[("WHO", &["it", "this skill", "this"])];
+        let classes = &[("WHO", vec!["it", "this skill", "this"])];
         let pattern = Pattern::new("WHO? does|do not *", classes);
         let end = |text| pattern.end(&tokens(text), 0);
         assert_eq!(end("this skill does not edit films"), Some(5));

@@ -6,6 +6,7 @@ use super::Kind;
 use super::documents::documents;
 use super::lines::{ENOUGH, HALF, Sign, begins_mail, is_bare_key, sign};
 use super::shape::{Words, is_addressed, without_strings};
+use crate::lists::lists;
 
 /// A line of the text, without its line ending.
 #[derive(Clone, Copy, Debug)]
@@ -549,48 +550,10 @@ fn last_paragraph(lines: &[Line<'_>], signs: &Signs, within: Range<usize>) -> Op
     (paragraph.clone().any(prose) && !paragraph.any(whole)).then_some(first..within.end)
 }
 
+lists!("line_words.txt": CLOSINGS);
+
 const GREETINGS: [&str; 7] =
     ["Dear ", "Hi ", "Hello ", "Hey ", "Good morning", "Good afternoon", "Good evening"];
-
-/// Sorted for binary search.
-const CLOSINGS: [&str; 36] = [
-    "all the best",
-    "atentamente",
-    "best",
-    "best regards",
-    "best wishes",
-    "beste grüße",
-    "bien cordialement",
-    "cheers",
-    "cordialement",
-    "cordiali saluti",
-    "cordially",
-    "kind regards",
-    "liebe grüße",
-    "many thanks",
-    "met vriendelijke groet",
-    "mit freundlichen grüßen",
-    "regards",
-    "respectfully",
-    "saludos",
-    "saludos cordiales",
-    "sincerely",
-    "sincerely yours",
-    "take care",
-    "thank you",
-    "thanks",
-    "thanks again",
-    "thanks in advance",
-    "un saludo",
-    "viele grüße",
-    "warm regards",
-    "with best wishes",
-    "with kind regards",
-    "yours",
-    "yours faithfully",
-    "yours sincerely",
-    "yours truly",
-];
 
 /// Whether all words except function words are capitalised, as in "Head of Design".
 fn is_title(text: &str) -> bool {

@@ -8,11 +8,6 @@ fn kinds(prompt: &str) -> Vec<Kind> {
     split(prompt).material.iter().map(|material| material.kind).collect()
 }
 
-#[test]
-fn the_list_of_general_words_is_sorted() {
-    assert!(GENERAL.is_sorted_by(|left, right| left < right));
-}
-
 const REQUESTS: &[&str] = &[
     "merge these three PDF files",
     "wrap the Stripe API as an MCP server",

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::pointers::{Pointer, is_order};
+use crate::lists::lists;
 use crate::request::Kind;
 use crate::request::blocks::{Line, fence};
 use crate::request::lines::{ENOUGH, Sign};
@@ -213,7 +214,7 @@ impl Outline {
                 Form::Heading(level) => {
                     let title = line.text.trim_matches(|c: char| !c.is_alphanumeric());
                     let title = title.to_lowercase();
-                    outline.is_prompt |= PROMPT.contains(&title.as_str());
+                    outline.is_prompt |= PROMPT_HEADINGS.contains(&title.as_str());
                     if outline.headings == 0 {
                         outline.title = match *level {
                             _ if begins_as_prompt(&title) => Title::Prompt,
@@ -275,61 +276,10 @@ impl Outline {
     }
 }
 
-/// Headings that are hardly found outside of prompts.
-const PROMPT: [&str; 14] = [
-    "instructions",
-    "instructions for you",
-    "my request",
-    "output format",
-    "persona",
-    "prompt",
-    "role",
-    "task",
-    "tasks",
-    "the task",
-    "what i need",
-    "what i want",
-    "your role",
-    "your task",
-];
+lists!("request_words.txt": PROMPT_HEADINGS, PROMPT_BEGINNINGS);
 
 /// Whether a heading is one with which people begin prompts.
 fn begins_as_prompt(title: &str) -> bool {
-    const WORDS: [&str; 33] = [
-        "about",
-        "ask",
-        "background",
-        "brief",
-        "bug",
-        "constraints",
-        "context",
-        "deliverable",
-        "deliverables",
-        "feature",
-        "features",
-        "format",
-        "goal",
-        "goals",
-        "input",
-        "inputs",
-        "instructions",
-        "job",
-        "mission",
-        "objective",
-        "objectives",
-        "output",
-        "problem",
-        "question",
-        "questions",
-        "request",
-        "requirement",
-        "requirements",
-        "role",
-        "rules",
-        "step",
-        "task",
-        "todo",
-    ];
     let first = title.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
-    WORDS.contains(&first) || is_order(title)
+    PROMPT_BEGINNINGS.contains(&first) || is_order(title)
 }

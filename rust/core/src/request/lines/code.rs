@@ -1,6 +1,7 @@
 //! Signs of a program.
 
 use super::{ENOUGH, HALF, NEIGHBOUR, Sign, first_token, found, starts_with_any};
+use crate::lists::lists;
 use crate::request::Kind;
 use crate::request::shape::{Words, is_word, without_strings};
 use crate::stop_words::is_stop_word;
@@ -219,35 +220,7 @@ fn keyword(bare: &str, words: Words, indent: usize) -> Option<u8> {
     }
 }
 
-/// Words before the keyword or the name of a declaration.
-const MODIFIERS: [&str; 26] = [
-    "abstract",
-    "async",
-    "case",
-    "const",
-    "data",
-    "export",
-    "extern",
-    "final",
-    "global",
-    "inline",
-    "inner",
-    "internal",
-    "local",
-    "open",
-    "override",
-    "partial",
-    "private",
-    "protected",
-    "pub",
-    "public",
-    "readonly",
-    "sealed",
-    "static",
-    "suspend",
-    "unsafe",
-    "virtual",
-];
+lists!("line_words.txt": MODIFIERS);
 
 /// `data class Slide(val title: String)`, `private static Task<Page> LoadAsync(int id)`.
 fn declaration(bare: &str, words: Words) -> Option<u8> {
