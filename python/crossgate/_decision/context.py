@@ -60,8 +60,8 @@ class Context:
         """Return the context of a project's folder.
 
         The technologies are those of the file names in the folder and in the root of its
-        repository, and those of the dependencies in their manifests, such as `package.json`. At
-        most 2,000 names of a folder and 64 KiB of a manifest are read; nothing is run.
+        repository, and those of manifests, such as `package.json`, in these two and in the folders
+        in them. At most 2,000 names of a folder and 64 KiB of a manifest are read; nothing is run.
 
         Args:
             path: A folder of the project.

@@ -28,6 +28,9 @@ Form = Literal["pick", "shortlist"]
 
 _HARMLESS = {"budget", "telemetry_failed", "coverage", "no_shortlist"}
 
+_PROJECT_SECONDS = 0.05
+"""Time for listing the project's folders and reading its manifests."""
+
 _MOST_DECISIONS = 5
 """Maximum number of decisions for a prompt, of which each leaves out the skills of the last."""
 
@@ -184,7 +187,8 @@ def _context(prompt: HookPrompt) -> Context:
     history: list[str] = []
     if prompt.folder:
         with suppress(CrossgateError, OSError, ValueError):
-            technologies = technologies_of(prompt.folder)[:MOST_TECHNOLOGIES]
+            technologies = technologies_of(prompt.folder, seconds=_PROJECT_SECONDS)
+            technologies = technologies[:MOST_TECHNOLOGIES]
     if prompt.transcript:
         with suppress(OSError, ValueError):
             found = last_requests(Path(prompt.transcript))
