@@ -321,6 +321,24 @@ def test_a_skill_of_a_plugin_has_the_name_of_its_plugin(home: Home) -> None:
     assert "- diagrams:sequence\n" in told
 
 
+def test_a_skill_that_codex_reserves_for_people_is_not_named(home: Home) -> None:
+    library = SkillLibrary(sources=(str(home.path / ".claude" / "skills"),), folder=home.hooks)
+    prompt = read_hook_prompt(AGENTS["claude"], home.call())
+
+    def named() -> tuple[str, ...]:
+        options = HookOptions(budget_ms=60_000)
+        return answer(AGENTS["claude"], prompt, options, library, started=time.monotonic()).ids
+
+    assert named() == ("pdf-toolkit",)
+    settings = home.path / ".claude/skills/pdf-toolkit/agents/openai.yaml"
+    settings.parent.mkdir()
+    build(library)
+    settings.write_text("policy:\n  allow_implicit_invocation: false\n")
+    assert is_stale(library)
+    build(library)
+    assert "pdf-toolkit" not in named()
+
+
 def test_deny_removes_a_skill(home: Home) -> None:
     assert "pdf-toolkit" not in home.hook(None, "--deny", "pdf-toolkit").out.decode()
     assert "- pdf-toolkit" in home.hook(None, "--deny", "no-such-skill").context

@@ -631,6 +631,35 @@ def test_manual_skill_is_left_out_without_a_problem(tmp_path: Path) -> None:
     assert "reserves it for people" in loaded.left_out[0].reason
 
 
+@pytest.mark.parametrize(
+    ("settings", "implicit"),
+    [
+        ("policy:\n  allow_implicit_invocation: false\n", False),
+        ("policy: {allow_implicit_invocation: true}", None),
+        ("policy: {allow_implicit_invocation: 'false'}", None),
+        ("policy: []\ninterface: {display_name: x}", None),
+        ("", None),
+    ],
+)
+def test_a_skill_that_codex_reserves_for_people_is_marked(
+    tmp_path: Path, settings: str, implicit: bool | None
+) -> None:
+    write(tmp_path / "pdf/SKILL.md", GOOD)
+    write(tmp_path / "pdf/agents/openai.yaml", settings)
+    loaded = read_sources([tmp_path])
+    assert loaded.documents[0].metadata.get("implicit") is implicit
+    assert loaded.problems == ()
+
+
+def test_broken_settings_of_a_skill_are_reported(tmp_path: Path) -> None:
+    write(tmp_path / "pdf/SKILL.md", GOOD)
+    write(tmp_path / "pdf/agents/openai.yaml", "policy:\n  - [")
+    loaded = read_sources([tmp_path])
+    assert "implicit" not in loaded.documents[0].metadata
+    (problem,) = problems_of(loaded, tmp_path)
+    assert problem.startswith("pdf/agents/openai.yaml:3: not valid YAML")
+
+
 def test_a_skill_file_below_another_skill_is_not_a_skill(tmp_path: Path) -> None:
     names = ["a", "a/assets/t", "a/tests/skills/u", "b/skills/c", "b/skills/c/templates/v", "b"]
     names += ["node_modules/w", "a/node_modules/x"]

@@ -21,6 +21,7 @@ from crossgate._sources.rows import document_from, parse_json
 from crossgate._sources.skill_files import (
     description_of,
     front_matter,
+    may_be_suggested,
     refuse_manual,
     text_of,
     texts_of,
@@ -29,7 +30,7 @@ from crossgate._sources.skill_files import (
 from crossgate._sources.tools import tool_from, tools_of
 from crossgate._sources.yaml_documents import parse_yaml
 from crossgate._support.errors import SourceError
-from crossgate._support.files import EXAMPLES, open_source, read_source
+from crossgate._support.files import EXAMPLES, POLICY, open_source, read_source
 from crossgate._support.limits import ROW_BYTES, ROWS, ROWS_BYTES, SKILL_BYTES, TEXT_BYTES
 from crossgate._values.results import Document
 
@@ -331,6 +332,8 @@ class _Reader:
         for key in _KEPT:
             if kept := text_of(values, key) or texts_of(values, key):
                 metadata[key] = kept
+        if self._is_reserved(os.path.dirname(path)):
+            metadata["implicit"] = False
         place = printable(path)
         copied = self._skills.setdefault((name, text), place)
         if copied != place:
@@ -347,6 +350,19 @@ class _Reader:
             counterexamples=tuple(example.prompt for example in examples if not example.fits),
         )
         self._add(document, SourceLocation(path), other=f"{name} ({folder})")
+
+    def _is_reserved(self, folder: str) -> bool:
+        """Return whether Codex uses a skill only if a person names it."""
+        path = os.path.join(folder, POLICY)
+        try:
+            return not may_be_suggested(decoded(read_source(path, SKILL_BYTES)))
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        except OSError as error:
+            self._report(path, None, f"cannot be read: {error.strerror}")
+        except Unusable as error:
+            self._report(path, error.line, str(error))
+        return False
 
     def _examples(self, folder: str) -> list[Example]:
         """Return the examples in the folder of a skill, and report broken lines."""

@@ -10,7 +10,7 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from crossgate._sources.common import LeftOut, Unusable, is_unicode
-from crossgate._sources.yaml_documents import Scalar, parse_scalars
+from crossgate._sources.yaml_documents import Scalar, parse_scalars, parse_yaml
 
 _FRONT_MATTER_CHARS = 64 * 1024
 _WHEN_TO_USE = ("when_to_use", "when-to-use")
@@ -102,6 +102,17 @@ def refuse_manual(values: dict[str, Value]) -> None:
     """
     if any(key in values and values[key].text.lower() in _YES for key in _MANUAL):
         raise LeftOut("disable-model-invocation reserves it for people")
+
+
+def may_be_suggested(settings: str) -> bool:
+    """Return whether Codex's settings of a skill, in YAML, let a model choose it unasked.
+
+    Raises:
+        Unusable: If the settings are not YAML.
+    """
+    values = parse_yaml(settings)
+    policy = values.get("policy") if isinstance(values, dict) else None
+    return not (isinstance(policy, dict) and policy.get("allow_implicit_invocation") is False)
 
 
 def _entries(block: str) -> Iterator[_Entry]:

@@ -26,6 +26,9 @@ _PART = 1024 * 1024
 EXAMPLES = "examples.jsonl"
 """Name of the file of examples in the folder of a skill."""
 
+POLICY = os.path.join("agents", "openai.yaml")
+"""Path of Codex's settings in the folder of a skill."""
+
 LEFTOVER_SECONDS = 3600.0
 """Age in seconds from which an unfinished file counts as a leftover."""
 

@@ -126,13 +126,14 @@ def answer(
 
 
 def _refused(result: RouteResult, options: HookOptions, library: SkillLibrary) -> tuple[str, ...]:
-    """Return the ids of hits that are denied by their name or whose files were deleted."""
+    """Return the ids of hits that are denied by name, reserved for people, or deleted."""
     refused = []
     for hit in result.hits:
         path = file_of(hit)
         names = {_name_in_agent(hit, path, library), os.path.basename(os.path.dirname(path))}
-        deleted = path and not options.index and not os.path.exists(path)
-        if hit.id not in options.deny and (deleted or not names.isdisjoint(options.deny)):
+        unusable = path and not options.index and not os.path.exists(path)
+        unusable = unusable or hit.document.metadata.get("implicit") is False
+        if hit.id not in options.deny and (unusable or not names.isdisjoint(options.deny)):
             refused.append(hit.id)
     return tuple(refused)
 

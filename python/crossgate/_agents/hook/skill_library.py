@@ -13,7 +13,7 @@ from typing import Any
 
 import crossgate._core as _core
 from crossgate._agents.hook.formats import Agent
-from crossgate._support.files import EXAMPLES, read_source
+from crossgate._support.files import EXAMPLES, POLICY, read_source
 
 SCHEMA = "crossgate-hook/1"
 
@@ -239,6 +239,8 @@ def seen(sources: Iterable[str], *, deadline: float | None = None) -> dict[str, 
                 if entry.name in (_SKILL, EXAMPLES):
                     is_file = os.path.isfile(entry.path)
                     stamps[entry.path] = _stamp(os.stat(entry.path)) if is_file else [0]
+            with suppress(OSError):
+                stamps[os.path.join(folder, POLICY)] = _stamp(os.stat(os.path.join(folder, POLICY)))
             below = [entry for entry in below if entry.name == "skills"]  # as in a plug-in
         if depth < _DOWN:
             pending += [
