@@ -19,7 +19,7 @@ from typing import cast
 from peers import flashrank
 
 from crossgate import Index, rerank
-from crossgate._evaluation.measures.metrics import ndcg
+from crossgate._evaluation.metrics import ndcg
 from crossgate.evaluation import read_dataset
 
 MODEL = Path(str(files("crossgate"))) / "_weights/ms-marco-minilm-l12"

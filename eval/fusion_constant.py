@@ -9,7 +9,7 @@ import sys
 from statistics import mean
 
 from crossgate import Index
-from crossgate._evaluation.measures.metrics import recall
+from crossgate._evaluation.metrics import recall
 from crossgate._pipelines.decay import decay
 from crossgate._pipelines.hits import time_of
 from crossgate._pipelines.recipes import from_index, fused

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crossgate import Index
-from crossgate._evaluation.measures.statistics import Interval, area_interval
+from crossgate._evaluation.statistics import Interval, area_interval
 from crossgate.evaluation import Dataset, read_dataset
 
 NEIGHBOURS = 10

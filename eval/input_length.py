@@ -16,10 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
+from crossgate._evaluation.collecting import measure_for_fit
 from crossgate._evaluation.data.datasets import Dataset, read_dataset
-from crossgate._evaluation.measures.quality import measure_answer
-from crossgate._evaluation.runs.collecting import measure_for_fit
-from crossgate._evaluation.runs.modes import decide
+from crossgate._evaluation.metrics import measure_answer
+from crossgate._evaluation.stored_runs import decide
 from crossgate._reranking.cross_encoder import CrossEncoder
 from crossgate._runtime.onnx import OnnxModel
 from crossgate._runtime.onnx_library import Tensor

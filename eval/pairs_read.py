@@ -16,9 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from crossgate import Profile
-from crossgate._evaluation.measures.quality import measure_answer
-from crossgate._evaluation.runs.modes import decide
-from crossgate._evaluation.runs.stored_runs import Mode, Run, read_run
+from crossgate._evaluation.metrics import measure_answer
+from crossgate._evaluation.stored_runs import Mode, Run, decide, read_run
 
 
 def row(run: Run, profile: Profile, mode: Mode) -> tuple[float, ...]:

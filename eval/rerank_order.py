@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from crossgate import Index, Profile, rerank
 from crossgate._core import Combine
 from crossgate._decision.rerank_candidates import BY_COSINE
-from crossgate._evaluation.measures.metrics import ndcg, recall
+from crossgate._evaluation.metrics import ndcg, recall
 from crossgate._values.results import RouteResult
 from crossgate.evaluation import LabelledQuery, read_dataset
 from crossgate.rerankers import CrossEncoder, Deadline, PairScore, Passage

@@ -23,10 +23,9 @@ import onnxruntime
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from crossgate._calibration.halves import split
-from crossgate._calibration.weights import Scores, fit_likeliest
+from crossgate._calibration.fits import Scores, fit_likeliest, split
 from crossgate._decision.router import DEFAULT_PROFILE
-from crossgate._evaluation.runs.stored_runs import StoredQuery, read_run
+from crossgate._evaluation.stored_runs import StoredQuery, read_run
 from crossgate._values.profile_files import read_profile
 from crossgate.evaluation import read_dataset
 from crossgate.models import locate

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from crossgate._evaluation.measures.statistics import area_interval
+from crossgate._evaluation.statistics import area_interval
 from crossgate.evaluation import Dataset, StoredQuery, read_dataset, read_run
 
 ENDING = re.compile(r"(ing|ed|es|s)$")

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from crossgate import Index, read_profile
 from crossgate._core import Profile
 from crossgate._decision.router import DEFAULT_PROFILE
-from crossgate._evaluation.measures.statistics import area_interval
+from crossgate._evaluation.statistics import area_interval
 from crossgate.evaluation import Dataset, read_dataset
 
 RRF_CONSTANT = 60

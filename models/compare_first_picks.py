@@ -10,8 +10,7 @@ from pathlib import Path
 from corpora import document_text, read_rows
 
 from crossgate import CrossEncoder, Profile
-from crossgate._evaluation.runs.modes import decide, reblended
-from crossgate._evaluation.runs.stored_runs import read_run
+from crossgate._evaluation.stored_runs import decide, read_run, reblended
 from crossgate._values.profile_files import read_profile
 from crossgate.rerankers import passages_of
 

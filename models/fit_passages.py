@@ -25,9 +25,7 @@ from hashes import check_hashes
 from scipy.special import expit, softmax
 
 from crossgate import Document, Index, Profile, rerank
-from crossgate._calibration.answer_threshold import fit_logistic
-from crossgate._calibration.relevance import RIDGE
-from crossgate._calibration.weights import Scores, fit_combine
+from crossgate._calibration.fits import RIDGE, Scores, fit_combine, fit_logistic
 from crossgate._core import (
     Combine,
     Promise,

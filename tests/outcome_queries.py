@@ -18,8 +18,8 @@ from crossgate._core import (
     Stage1Relevance,
     Winner,
 )
-from crossgate._evaluation.report.summary import Report, summarize
-from crossgate._evaluation.runs.stored_runs import MODES, Mode, Run, RunHeader, StoredQuery
+from crossgate._evaluation.stored_runs import MODES, Mode, Run, RunHeader, StoredQuery
+from crossgate._evaluation.summary import Report, summarize
 
 PROFILE = Profile(
     name="by hand",

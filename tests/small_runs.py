@@ -18,9 +18,9 @@ from crossgate._core import (
     Stage1Relevance,
     Winner,
 )
+from crossgate._evaluation.collecting import measure
 from crossgate._evaluation.data.datasets import Dataset, read_dataset
-from crossgate._evaluation.runs.collecting import measure
-from crossgate._evaluation.runs.stored_runs import Run, read_run
+from crossgate._evaluation.stored_runs import Run, read_run
 
 PROFILE = Profile(
     name="small",

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from crossgate import Index
-from crossgate._evaluation.measures.statistics import area_interval
+from crossgate._evaluation.statistics import area_interval
 from crossgate.evaluation import Dataset, read_dataset
 
 EVAL = Path(__file__).parents[1] / "eval"

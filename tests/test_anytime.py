@@ -11,8 +11,8 @@ import pytest
 
 import crossgate._core as _core
 from crossgate import Document, Index, Profile, Router, set_threads
-from crossgate._calibration.anytime_model import fit_anytime
-from crossgate._calibration.weights import Scores as RowScores
+from crossgate._calibration.fits import Scores as RowScores
+from crossgate._calibration.fits import fit_anytime
 from crossgate._core import Anytime, Combine, RunnerUpRule
 from crossgate._decision.cascade import replay
 from crossgate._runtime import threads

@@ -411,7 +411,7 @@ def refusing(arguments: list[str], errors: Callable[[], str], codes: set[int]) -
 def test_damaged_reports_are_refused_by_compare(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from crossgate._evaluation.report.compare import REPORTS_SCHEMA
+    from crossgate._evaluation.compare import REPORTS_SCHEMA
     from outcome_queries import CLOSED, PROFILE, many
 
     before, after = (

@@ -12,7 +12,7 @@ import pytest
 
 from crossgate import Profile
 from crossgate._decision.router import DEFAULT_PROFILE
-from crossgate._evaluation.measures.statistics import Interval, mean
+from crossgate._evaluation.statistics import Interval, mean
 from crossgate._reranking.cross_encoder import CrossEncoder
 from crossgate._retrieval.embedding import OnnxEmbedder
 from crossgate._runtime.tokenizer import Input

@@ -15,12 +15,11 @@ from hypothesis import strategies as st
 
 from conftest import FunctionReranker, WordEmbedder, refused
 from crossgate import Document, Index, Profile, Router, rerank
-from crossgate._calibration.weights import Scores, fit_blend
+from crossgate._calibration.fits import Scores, fit_blend
 from crossgate._core import Blend
+from crossgate._evaluation.collecting import BODY_WEIGHTS, measure
 from crossgate._evaluation.data.labels import Dataset, LabelledQuery
-from crossgate._evaluation.runs.collecting import BODY_WEIGHTS, measure
-from crossgate._evaluation.runs.modes import decide, reblended
-from crossgate._evaluation.runs.stored_runs import read_run
+from crossgate._evaluation.stored_runs import decide, read_run, reblended
 from crossgate._reranking.contract import PairScore
 from crossgate._retrieval.passages import BODY_CHARS, PASSAGE_CHARS, passages
 from crossgate._sources.reading import read_sources

@@ -27,20 +27,34 @@ from commands import Run as Done
 from conftest import LIBRARY, refused, without_date
 from crossgate import PairScore, Profile, _core
 from crossgate import _cli as cli
-from crossgate._calibration import answer_threshold, calibrating, shortlist_promises
-from crossgate._calibration.fitted_outcomes import Outcomes, Stated, outcomes, stated
-from crossgate._calibration.halves import groups, is_chained, split
-from crossgate._calibration.relevance import RIDGE, fit_any_fits, fit_relevance
-from crossgate._calibration.shortlist_promises import FittedShortlist, fit_shortlist
-from crossgate._calibration.skipping import CAUTION, STEPS, fit_skipping
-from crossgate._calibration.weights import (
+from crossgate._calibration import calibrating, shortlist_promises
+from crossgate._calibration.fits import (
+    CAUTION,
     PIVOTS,
+    RIDGE,
+    STEPS,
+    Outcomes,
     Scores,
+    Stated,
+    fit_any_fits,
     fit_blend,
     fit_combine,
     fit_likeliest,
+    fit_logistic,
+    fit_relevance,
+    fit_skipping,
+    groups,
+    is_chained,
+    least_for_cost,
+    least_for_false_positives,
+    least_for_recall,
+    negatives_needed,
+    outcomes,
     rounded,
+    split,
+    stated,
 )
+from crossgate._calibration.shortlist_promises import FittedShortlist, fit_shortlist
 from crossgate._cli import calibrate as command_module
 from crossgate._cli.calibrate import render_calibration
 from crossgate._core import (
@@ -54,14 +68,16 @@ from crossgate._core import (
     Winner,
 )
 from crossgate._decision.router import DEFAULT_PROFILE
-from crossgate._evaluation.runs.modes import decide, decide_all, reblended
-from crossgate._evaluation.runs.scores_on_demand import UnreadPairs
-from crossgate._evaluation.runs.stored_runs import (
+from crossgate._evaluation.collecting import UnreadPairs
+from crossgate._evaluation.stored_runs import (
     MODES,
     Mode,
     Run,
     RunHeader,
     StoredQuery,
+    decide,
+    decide_all,
+    reblended,
     write_run,
 )
 from crossgate._support.errors import CalibrationError
@@ -363,23 +379,23 @@ SCORES = st.one_of(
 def test_at_most_k_of_n_plus_one_queries_are_answered(scores: list[float], level: float) -> None:
     """The finite-sample property for each choice of the new query, with ties."""
     n = len(scores) - 1
-    if n < answer_threshold.negatives_needed(level):
+    if n < negatives_needed(level):
         with pytest.raises(ValueError, match="too few"):
-            answer_threshold.least_for_false_positives(np.array(scores[1:]), level)
+            least_for_false_positives(np.array(scores[1:]), level)
         return
     answered = 0
     for place, new in enumerate(scores):
         rest = np.array(scores[:place] + scores[place + 1 :])
-        answered += new >= answer_threshold.least_for_false_positives(rest, level)
+        answered += new >= least_for_false_positives(rest, level)
     assert answered <= math.floor(level * (n + 1) * (1 + 1e-12))
 
 
 @given(st.lists(SCORES, min_size=1, max_size=40), st.floats(0.03, 0.97))
 def test_threshold_is_the_lowest_with_six_digits(scores: list[float], level: float) -> None:
     empty = np.array(scores)
-    if len(empty) < answer_threshold.negatives_needed(level):
+    if len(empty) < negatives_needed(level):
         return
-    least = answer_threshold.least_for_false_positives(empty, level)
+    least = least_for_false_positives(empty, level)
     assert least == round(least, 6)
     largest = np.sort(empty)[::-1][math.floor(level * (len(empty) + 1) * (1 + 1e-12)) - 1]
     assert largest < least <= largest + 1.000001e-6
@@ -400,7 +416,7 @@ def test_mean_false_positive_rate_is_within_the_level() -> None:
         for _ in range(2000):
             # Rounded, so that there are ties.
             scores = random.beta(2, 5, size=n + 200).round(2)
-            least = answer_threshold.least_for_false_positives(scores[:n], level)
+            least = least_for_false_positives(scores[:n], level)
             rates.append(float((scores[n:] >= least).mean()))
         tolerance = 4 * math.sqrt((k / (n + 1) ** 2 + 0.25 / 200) / 2000)
         assert np.mean(rates) <= level + tolerance
@@ -410,18 +426,18 @@ def test_mean_false_positive_rate_is_within_the_level() -> None:
 
 @pytest.mark.parametrize("level", [0.5, 1 / 3, 0.1, 0.07, 0.05, 1 / 49, 0.02, 0.01, 0.001, 0.9])
 def test_negatives_needed_is_the_minimum(level: float) -> None:
-    needed = answer_threshold.negatives_needed(level)
+    needed = negatives_needed(level)
     scores = np.linspace(0.9, 0.1, needed)
     # The highest of just enough negatives sets the threshold.
-    assert 0.9 < answer_threshold.least_for_false_positives(scores, level) < 0.900002
+    assert 0.9 < least_for_false_positives(scores, level) < 0.900002
     with pytest.raises(ValueError, match=f"{needed} needed"):
-        answer_threshold.least_for_false_positives(scores[:-1], level)
+        least_for_false_positives(scores[:-1], level)
     assert abs(needed - (1 / level - 1)) <= 1
 
 
 def test_too_few_negatives_are_refused_with_the_number_needed() -> None:
     level = 0.1
-    needed = answer_threshold.negatives_needed(level)
+    needed = negatives_needed(level)
     assert needed == 9
     # Of 4 n - 1 queries, the half to fit on has 2 n, and half of these set the threshold.
     for count, enough in ((4 * needed - 2, False), (4 * needed - 1, True)):
@@ -457,13 +473,13 @@ def test_cost_threshold_is_optimal_and_rises_with_the_ratio(
     drawn: list[tuple[float, bool]], ratio: float, factor: float
 ) -> None:
     scores, right = np.array([draw for draw, _ in drawn]), np.array([draw for _, draw in drawn])
-    least = answer_threshold.least_for_cost(scores, right, ratio)
+    least = least_for_cost(scores, right, ratio)
     assert least == round(least, 6)
     # The cost changes only at the scores, so these and a larger threshold are enough.
     tried = [0.0, *(math.ceil(score * 1e6) / 1e6 for score in scores), 1.1]
     best = min(cost(drawn, threshold, ratio) for threshold in tried)
     assert cost(drawn, least, ratio) <= best + 1e-6 * max(1, best)
-    assert answer_threshold.least_for_cost(scores, right, ratio * factor) >= least
+    assert least_for_cost(scores, right, ratio * factor) >= least
 
 
 @given(MANY, st.lists(st.sampled_from("ab"), min_size=30, max_size=30), st.floats(0.05, 0.95))
@@ -474,7 +490,7 @@ def test_recall_threshold_keeps_the_share_in_every_corpus(
     if not any(right for _, right in drawn):
         return
     scores, right = np.array([draw for draw, _ in drawn]), np.array([draw for _, draw in drawn])
-    least = answer_threshold.least_for_recall(scores, right, corpora, share)
+    least = least_for_recall(scores, right, corpora, share)
     highest = []
     for corpus in set(corpora):
         of = [s for (s, fits), name in zip(drawn, corpora, strict=True) if fits and name == corpus]
@@ -489,9 +505,7 @@ def test_recall_threshold_keeps_the_share_in_every_corpus(
 @pytest.mark.parametrize(("share", "count"), [(0.9, 10), (0.8, 5), (0.7, 10), (0.95, 40), (0.9, 9)])
 def test_share_to_keep_is_taken_as_a_decimal(share: float, count: int) -> None:
     scores = np.linspace(0.1, 0.9, count)
-    least = answer_threshold.least_for_recall(
-        scores, np.ones(count, np.bool_), ["c"] * count, share
-    )
+    least = least_for_recall(scores, np.ones(count, np.bool_), ["c"] * count, share)
     assert (scores >= least).sum() == math.ceil(Fraction(str(share)) * count)
 
 
@@ -594,8 +608,8 @@ def test_offset_takes_over_from_the_weight_that_it_replaces(seed: int, part: flo
     random = np.random.default_rng(seed)
     signals = random.normal(size=(400, 2))
     labels = (random.random(400) < 1 / (1 + np.exp(-signals @ [4.0, 4.0]))).astype(float)
-    _, whole = answer_threshold.fit_logistic(signals, labels, 0.0)
-    _, rest = answer_threshold.fit_logistic(signals, labels, 0.0, offset=part * signals[:, 0])
+    _, whole = fit_logistic(signals, labels, 0.0)
+    _, rest = fit_logistic(signals, labels, 0.0, offset=part * signals[:, 0])
     assume(whole[0] > part)
     assert rest == pytest.approx([whole[0] - part, whole[1]], rel=0.01, abs=0.01)
 
@@ -1035,7 +1049,7 @@ def test_refusal_names_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
             "allow a higher rate",
         ),
     ):
-        monkeypatch.setattr(answer_threshold, name, lambda *_: 1.000001)
+        monkeypatch.setattr(calibrating, name, lambda *_: 1.000001)
         message = refused(
             "no_gate", calibrating._fit_answer, seen, queries, corpora, profile, objective, 0
         )

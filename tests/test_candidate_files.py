@@ -11,7 +11,7 @@ import pytest
 from conftest import FunctionReranker, build, documents
 from crossgate import Index, Profile, ProfileError, Router, SourceError, read_profile, rerank
 from crossgate._cli import run
-from crossgate._evaluation.runs.candidate_runs import RETRIEVER
+from crossgate._evaluation.collecting import RETRIEVER
 from crossgate._reranking.contract import PairScore
 from crossgate.evaluation import (
     is_candidates,

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossgate._evaluation.measures import metrics, statistics
-from crossgate._evaluation.measures.reliability import Reliability, ReliabilityBin
+from crossgate._evaluation import metrics, statistics
+from crossgate._evaluation.economics import Reliability, ReliabilityBin
 
 Ranking = Sequence[str]
 Metric = Callable[[Ranking, Mapping[str, int], int], float]

@@ -16,9 +16,8 @@ from crossgate import Index, Policy, Profile, Router, RouteResult
 from crossgate import _cli as cli
 from crossgate._cli.labelled import dump
 from crossgate._core import AnyFits, Combine, RunnerUpRule, Stage1AnyFits
-from crossgate._evaluation.report.compare import REPORTS_SCHEMA, compare
-from crossgate._evaluation.runs.modes import decide, profile_of
-from crossgate._evaluation.runs.stored_runs import write_run
+from crossgate._evaluation.compare import REPORTS_SCHEMA, compare
+from crossgate._evaluation.stored_runs import decide, profile_of, write_run
 from crossgate._reranking.contract import LEAST_PAIRS
 from crossgate._reranking.remote import SWITCH
 from crossgate.evaluation import (

@@ -37,21 +37,7 @@ from crossgate._core import (
     Stage2Relevance,
     Winner,
 )
-from crossgate._evaluation.measures.economics import Latency, trade_off
-from crossgate._evaluation.measures.losses import PLACES, count_moves, where_lost
-from crossgate._evaluation.measures.quality import METRICS, measure_answer
-from crossgate._evaluation.measures.reliability import reliability
-from crossgate._evaluation.measures.shortlists import CURVE, measure_shortlists
-from crossgate._evaluation.measures.signals import histograms
-from crossgate._evaluation.measures.statistics import Interval
-from crossgate._evaluation.report.answers import (
-    LABELS,
-    advice,
-    gate_sentence,
-    misses,
-    sorted_answers,
-)
-from crossgate._evaluation.report.charts import (
+from crossgate._evaluation.charts import (
     coverage_chart,
     curve_chart,
     flow_chart,
@@ -60,17 +46,33 @@ from crossgate._evaluation.report.charts import (
     shares_shown,
     standalone,
 )
-from crossgate._evaluation.report.compare import REPORTS_SCHEMA, compare
-from crossgate._evaluation.report.page import explained
-from crossgate._evaluation.report.query_table import SCRIPT, queries_table
-from crossgate._evaluation.report.summary import summarize
-from crossgate._evaluation.runs.modes import decide
-from crossgate._evaluation.runs.stored_runs import (
+from crossgate._evaluation.compare import REPORTS_SCHEMA, compare
+from crossgate._evaluation.economics import (
+    CURVE,
+    Latency,
+    histograms,
+    measure_shortlists,
+    reliability,
+    trade_off,
+)
+from crossgate._evaluation.metrics import METRICS, PLACES, count_moves, measure_answer, where_lost
+from crossgate._evaluation.page import SCRIPT, explained, queries_table
+from crossgate._evaluation.sections import (
+    LABELS,
+    advice,
+    gate_sentence,
+    misses,
+    sorted_answers,
+)
+from crossgate._evaluation.statistics import Interval
+from crossgate._evaluation.stored_runs import (
     MODES,
     Mode,
     StoredQuery,
+    decide,
     write_run,
 )
+from crossgate._evaluation.summary import summarize
 from crossgate.evaluation import (
     headline,
     html_comparison,

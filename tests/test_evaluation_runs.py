@@ -15,12 +15,20 @@ from beir_folder import QUERIES, write_beir
 from conftest import LIBRARY, FunctionReranker, WordEmbedder, refused
 from crossgate import CrossgateError, Index, PairScore, Passage, Policy, Profile, Router
 from crossgate._core import Anytime, Blend, Combine, Floors, RunnerUpRule, Winner
+from crossgate._evaluation.collecting import measure_for_fit, read_ahead
 from crossgate._evaluation.data.datasets import read_dataset
-from crossgate._evaluation.report.summary import summarize
-from crossgate._evaluation.runs.collecting import measure_for_fit
-from crossgate._evaluation.runs.modes import decide, policy_of, profile_of, reblended
-from crossgate._evaluation.runs.scores_on_demand import read_ahead
-from crossgate._evaluation.runs.stored_runs import MODES, Mode, is_run, read_run, write_run
+from crossgate._evaluation.stored_runs import (
+    MODES,
+    Mode,
+    decide,
+    is_run,
+    policy_of,
+    profile_of,
+    read_run,
+    reblended,
+    write_run,
+)
+from crossgate._evaluation.summary import summarize
 from crossgate._reranking.contract import Deadline, Enough, Scores
 from small_runs import POLICY, PROFILE, SharedWords, measured
 

@@ -18,7 +18,7 @@ import pytest
 from crossgate import Document, Index, IndexFileError, ProfileError, SourceError
 from crossgate import _cli as cli
 from crossgate._cli import doctor
-from crossgate._evaluation.report.compare import read_reports
+from crossgate._evaluation.compare import read_reports
 from crossgate._sources.reading import read_sources
 from crossgate._support.files import LEFTOVER_SECONDS, atomic_write, read_source, try_writing
 from crossgate._values.profile_files import read_profile

@@ -33,7 +33,7 @@ from crossgate._core import (
 )
 from crossgate._decision import cascade
 from crossgate._evaluation.data.datasets import Dataset, read_dataset
-from crossgate._evaluation.measures.metrics import recall
+from crossgate._evaluation.metrics import recall
 from crossgate._pipelines.postprocessing import postprocess
 from crossgate._pipelines.recipes import (
     AGREEMENT,

@@ -9,9 +9,14 @@ A decision log can take the place of a run: `run_from_log(Path("decisions.jsonl"
 Needs scipy: `pip install 'crossgate[calibrate]'`.
 """
 
-from crossgate._calibration.calibrating import Calibration, Figures, Objective, calibrate
+from crossgate._calibration.calibrating import (
+    Calibration,
+    Figures,
+    Objective,
+    calibrate,
+    set_threshold,
+)
 from crossgate._calibration.from_log import LoggedRun, run_from_log
-from crossgate._calibration.threshold_only import set_threshold
 
 __all__ = [
     "Calibration",

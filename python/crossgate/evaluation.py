@@ -8,17 +8,13 @@ Runs are stored first: `measure` is the only function here that needs a model. A
 computed from stored runs, by the same cascade that routes.
 """
 
+from crossgate._evaluation.collecting import is_candidates, measure, measure_candidates
+from crossgate._evaluation.compare import Comparison, compare, html_comparison, read_reports
 from crossgate._evaluation.data.datasets import Dataset, LabelledQuery, read_dataset
 from crossgate._evaluation.data.label_files import is_labels, read_labels, with_background
-from crossgate._evaluation.report.answers import headline
-from crossgate._evaluation.report.compare import Comparison, compare, read_reports
-from crossgate._evaluation.report.compare_page import html_comparison
-from crossgate._evaluation.report.html import html_report
-from crossgate._evaluation.report.summary import Report, summarize
-from crossgate._evaluation.report.text import text_report
-from crossgate._evaluation.runs.candidate_runs import is_candidates, measure_candidates
-from crossgate._evaluation.runs.collecting import measure
-from crossgate._evaluation.runs.stored_runs import (
+from crossgate._evaluation.page import html_report
+from crossgate._evaluation.sections import headline
+from crossgate._evaluation.stored_runs import (
     ALL_MODES,
     MODES,
     Mode,
@@ -27,6 +23,8 @@ from crossgate._evaluation.runs.stored_runs import (
     is_run,
     read_run,
 )
+from crossgate._evaluation.summary import Report, summarize
+from crossgate._evaluation.text import text_report
 
 __all__ = [
     "ALL_MODES",

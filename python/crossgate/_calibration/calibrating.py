@@ -13,33 +13,47 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtr, bdtrc
 
-from crossgate._calibration import answer_threshold, shortlist_promises, skipping, weights
-from crossgate._calibration.anytime_model import fit_anytime
-from crossgate._calibration.fitted_outcomes import Array, Flags, Outcomes, Stated, outcomes, stated
-from crossgate._calibration.halves import is_chained, split
-from crossgate._calibration.relevance import fit_any_fits, fit_relevance
-from crossgate._core import (
-    Answer,
-    Profile,
-    RunnerUpRule,
-    Winner,
-    __version__,
+from crossgate._calibration.fits import (
+    Array,
+    Flags,
+    Outcomes,
+    Scores,
+    Stated,
+    fit_any_fits,
+    fit_anytime,
+    fit_blend,
+    fit_combine,
+    fit_pool,
+    fit_relevance,
+    fit_skipping,
+    is_chained,
+    least_for_cost,
+    least_for_false_positives,
+    least_for_recall,
+    negatives_needed,
+    outcomes,
+    rounded,
+    split,
+    stated,
 )
-from crossgate._evaluation.measures.quality import measure_answer
-from crossgate._evaluation.measures.shortlists import Shortlists
-from crossgate._evaluation.measures.statistics import (
-    CONFIDENCE,
-    Interval,
-    area_interval,
-    mean,
-    means,
+from crossgate._calibration.shortlist_promises import SIGNIFICANCE, fit_shortlist
+from crossgate._core import Answer, Profile, RunnerUpRule, Winner, __version__
+from crossgate._evaluation.collecting import read_ahead
+from crossgate._evaluation.economics import Shortlists
+from crossgate._evaluation.metrics import measure_answer
+from crossgate._evaluation.statistics import CONFIDENCE, Interval, area_interval, mean, means
+from crossgate._evaluation.stored_runs import (
+    MODES,
+    Mode,
+    Run,
+    RunHeader,
+    StoredQuery,
+    decide_all,
+    reblended,
 )
-from crossgate._evaluation.runs.modes import decide_all, reblended
-from crossgate._evaluation.runs.scores_on_demand import read_ahead
-from crossgate._evaluation.runs.stored_runs import MODES, Mode, Run, RunHeader, StoredQuery
 from crossgate._support.checks import check_number, check_shortlist
 from crossgate._support.errors import CalibrationError, InputError, SourceError
-from crossgate._support.wording import counted, share_of
+from crossgate._support.wording import counted, noun_for, share_of
 from crossgate._values.profile_files import check_models
 from crossgate._values.results import RouteResult
 
@@ -235,7 +249,7 @@ def calibrate(
     found = measured(report, gated)
     figures = found.figures(seed)
     _check_promise(figures, objective)
-    listed = shortlist_promises.fit_shortlist(
+    listed = fit_shortlist(
         covered,
         gated,
         coverage=objective.coverage,
@@ -363,7 +377,7 @@ def _fit_ranking(fit: Sequence[StoredQuery], header: RunHeader) -> Profile:
     """Return a profile with only blend, pool and combination fitted."""
     found = [query for query in fit if any(each.id in query.relevant for each in query.scored)]
     read_ahead(found)
-    scores = (weights.Scores.of(query, header.profile.evidence) for query in found)
+    scores = (Scores.of(query, header.profile.evidence) for query in found)
     rows = [row for row in scores if row.right.any()]
     if len(rows) < LEAST_RIGHT:
         raise TooFewLabelsError(
@@ -371,8 +385,8 @@ def _fit_ranking(fit: Sequence[StoredQuery], header: RunHeader) -> Profile:
             "no gate established: stage 1 finds a fitting document for "
             f"{counted(len(rows), 'query')} of the half to fit on, {LEAST_RIGHT} are needed",
         )
-    blend = weights.fit_blend(rows)
-    combine = weights.fit_combine(rows, blend)
+    blend = fit_blend(rows)
+    combine = fit_combine(rows, blend)
     return Profile(
         embedder=header.embedder,
         reranker=header.reranker,
@@ -380,7 +394,7 @@ def _fit_ranking(fit: Sequence[StoredQuery], header: RunHeader) -> Profile:
         combine=combine,
         per_channel=header.profile.per_channel,
         evidence=header.profile.evidence,
-        pool=weights.fit_pool(rows, blend, combine),
+        pool=fit_pool(rows, blend, combine),
         anytime=fit_anytime(rows),
     )
 
@@ -466,7 +480,7 @@ def _fit_answer(
             seed=seed + 1,
         )
         for_models, for_threshold = (empty[np.array(half, dtype=np.intp)] for half in apart)
-        needed = answer_threshold.negatives_needed(level)
+        needed = negatives_needed(level)
         if min(len(for_threshold), len(for_models)) < needed:
             raise CalibrationError(
                 "too_few_negatives",
@@ -484,16 +498,16 @@ def _fit_answer(
     if level is not None:
         # Whichever stage answers, its probability is not above the larger of the two.
         highest = np.maximum(first.any_fits, second.any_fits)[for_threshold]
-        least = answer_threshold.least_for_false_positives(highest, level)
+        least = least_for_false_positives(highest, level)
         answer = Answer(threshold=least)
     elif keep is not None and profile.any_fits.stage2 is not None:
-        least = answer_threshold.least_for_recall(second.any_fits, right, corpora, keep)
+        least = least_for_recall(second.any_fits, right, corpora, keep)
         answer = Answer(threshold=least)
     elif keep is not None:
-        least = answer_threshold.least_for_recall(second.confidence, right, corpora, keep)
+        least = least_for_recall(second.confidence, right, corpora, keep)
         answer = Answer(confidence=least)
     else:
-        least = answer_threshold.least_for_cost(second.confidence, right, objective.cost_ratio)
+        least = least_for_cost(second.confidence, right, objective.cost_ratio)
         answer = Answer(confidence=least)
     if least > 1:
         which, advice = (
@@ -524,7 +538,7 @@ def _fit_gate(
 ) -> Profile:
     answer = answering.answer
     first, second = known
-    skips = skipping.fit_skipping(
+    skips = fit_skipping(
         seen,
         first.any_fits,
         (_answered(first, answer), _answered(second, answer)),
@@ -555,7 +569,7 @@ def _second_picks(lead: Array, right: Flags, matched: Flags) -> float:
     order = np.argsort(lead[matched], kind="stable")
     often = np.cumsum(right[matched][order]) / np.arange(1, len(order) + 1) >= SECOND_PICK
     enough = np.flatnonzero(often)
-    return weights.rounded(float(lead[matched][order][enough[-1]])) if len(enough) else 0.0
+    return rounded(float(lead[matched][order][enough[-1]])) if len(enough) else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -650,17 +664,14 @@ def _check_promise(report: Figures, objective: Objective) -> None:
     share, kept = objective.keep_recall, report.kept
     if level is None and share is not None and kept is not None:
         count = round(kept.value * kept.count)
-        if bdtr(count, kept.count, share) < shortlist_promises.SIGNIFICANCE:
+        if bdtr(count, kept.count, share) < SIGNIFICANCE:
             raise CalibrationError(
                 "promise_broken",
                 f"{count} of {kept.count} right picks of the held-out half pass the threshold, too "
                 f"few for {share:.1%}. Nothing was written; give more queries, or keep less",
             )
     lost = report.recall_loss
-    if (
-        lost is not None
-        and _at_least(lost, shortlist_promises.SIGNIFICANCE) > objective.max_recall_loss
-    ):
+    if lost is not None and _at_least(lost, SIGNIFICANCE) > objective.max_recall_loss:
         raise CalibrationError(
             "promise_broken",
             f"on the held-out half, skipping costs {lost.value:.1%} of recall@1, clearly more than "
@@ -674,7 +685,7 @@ def check_false_positives(report: Figures, level: float | None) -> None:
     injected = report.modes["gated"]["false_positive_rate"]
     if level is not None and injected is not None:
         count = round(injected.value * injected.count)
-        if bdtrc(count - 1, injected.count, level) < shortlist_promises.SIGNIFICANCE:
+        if bdtrc(count - 1, injected.count, level) < SIGNIFICANCE:
             raise CalibrationError(
                 "promise_broken",
                 f"a pick for {share_of(count, injected.count, 'no-match query')} of the "
@@ -746,3 +757,142 @@ def _triple(interval: Interval | None) -> list[float] | None:
     if interval is None:
         return None
     return [round(number, 4) for number in (interval.value, interval.low, interval.high)]
+
+
+_CLOSEST = 3
+
+
+def set_threshold(
+    runs: Sequence[Run],
+    max_false_positive_rate: float,
+    *,
+    before: Profile | None = None,
+    name: str = "calibrated",
+    any_corpus: bool = False,
+    seed: int = 0,
+    command: str = "",
+    reason: str = "",
+) -> Calibration:
+    """Raise a profile's threshold on the probability that any document fits, and nothing else.
+
+    The threshold is set on one half of the no-match queries, by split conformal prediction; the
+    other half and all queries with a match are used to report on it. It is never lowered: everyday
+    prompts are far from a library's subject, and give no information on near misses.
+
+    Args:
+        runs: As for `calibrate`, but queries with a match may be few or missing.
+        max_false_positive_rate: The false-positive rate to allow, in (0, 1): the share of no-match
+            queries for which something is selected.
+        before: The profile to start from; None for that of the first run.
+        name: Name of the new profile.
+        any_corpus: Whether the profile may be used for other documents.
+        seed: Seed of the halves and of the intervals; at least 0.
+        command: The command that was run, to be kept in the profile.
+        reason: Why nothing else was fitted, to be kept in the notes.
+
+    Raises:
+        CalibrationError: `too_few_negatives`; `no_gate` if the profile has no model of that
+            probability, or no threshold excludes these queries; `promise_broken` if the other half
+            contradicts it.
+        InputError: `out_of_range`.
+        ProfileError: `profile_mismatch` if the profile is for other models.
+        SourceError: `unsuitable_run`, as for `calibrate`.
+    """
+    objective = Objective(max_false_positive_rate=max_false_positive_rate)
+    check_runs(runs)
+    header = runs[0].header
+    before = header.profile if before is None else before
+    check_models(before, embedder=header.embedder, reranker=header.reranker)
+    if before.any_fits.stage1 is None or before.any_fits.stage2 is None:
+        raise CalibrationError(
+            "no_gate",
+            f"the profile {before.name} has no model of the probability that any document fits, so "
+            "there is no threshold to set: fit a profile on labels first",
+        )
+    labelled, notes = usable(runs)
+    queries = [reblended(query, before) for query, _ in labelled]
+    corpora = [corpus for _, corpus in labelled]
+    matched = [query for query in queries if query.relevant]
+    empty = [position for position, query in enumerate(queries) if not query.relevant]
+    halves = split(
+        [queries[position] for position in empty],
+        [corpora[position] for position in empty],
+        seed=seed,
+    )
+    fit, held_out = ([queries[empty[position]] for position in half] for half in halves)
+    needed = negatives_needed(max_false_positive_rate)
+    if len(fit) < needed:
+        raise CalibrationError(
+            "too_few_negatives",
+            f"there {noun_for(len(empty), 'is', 'are')} {counted(len(empty), 'no-match query')}, "
+            f"{len(fit)} of them to set the threshold on: a false-positive rate of "
+            f"{max_false_positive_rate:g} needs {needed}; give more, or allow a higher rate",
+        )
+    if not held_out:
+        raise CalibrationError(
+            "too_few_negatives",
+            f"there {noun_for(len(empty), 'is', 'are')} {counted(len(empty), 'no-match query')}, "
+            "all to set the threshold on, so none is left to check the threshold on: give more. "
+            "Queries that share labels are kept in one half",
+        )
+    highest = np.maximum(*(known.any_fits for known in stated(fit, before)))
+    least = least_for_false_positives(highest, max_false_positive_rate)
+    if least > 1:
+        raise CalibrationError(
+            "no_gate",
+            "a no-match query has the highest possible probability, so no threshold "
+            "excludes it; allow a higher rate",
+        )
+    threshold = max(least, before.answer.threshold or 0.0)
+    profile = before.replace(name=name, answer=before.answer.replace(threshold=threshold))
+    report = [*matched, *held_out]
+    calibration = Calibration(
+        profile=profile,
+        fit=figures_of(fit, profile, seed),
+        report=figures_of(report, profile, seed),
+        before=figures_of(report, before, seed),
+        shortlists={},
+        notes=(*notes, *_threshold_notes(before, least, matched, fit, reason)),
+    )
+    check_false_positives(calibration.report, max_false_positive_rate)
+    return documented(
+        calibration, runs, objective, any_corpus=any_corpus, seed=seed, command=command
+    )
+
+
+def _threshold_notes(
+    before: Profile,
+    least: float,
+    matched: Sequence[StoredQuery],
+    fit: Sequence[StoredQuery],
+    reason: str,
+) -> list[str]:
+    notes = [f"only the threshold was set; everything else is that of the profile {before.name}"]
+    if reason:
+        notes.append(reason)
+    old = before.answer.threshold or 0.0
+    if least <= old:
+        notes.append(
+            f"the threshold was high enough already: these queries need {least:.3g}, and it is "
+            f"{old:.3g}"
+        )
+    if not matched:
+        notes.append(
+            "there are no queries with a match, so the cost of this threshold is unknown: a few "
+            "dozen labelled prompts would show it"
+        )
+    closest = [
+        (result.any_fits or 0.0, result.hits[0].id, query.text)
+        for result, query in zip(decide_all(fit, before, "always"), fit, strict=True)
+        if result.hits
+    ]
+    if least > old and closest:
+        shown = "; ".join(
+            f"{text!r} for {id} ({probability:.2f})"
+            for probability, id, text in sorted(closest, reverse=True)[:_CLOSEST]
+        )
+        notes.append(
+            f"closest to a pick were {shown}. If the library is about such everyday matters, this "
+            "threshold may suppress right answers"
+        )
+    return notes

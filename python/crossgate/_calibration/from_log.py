@@ -19,9 +19,9 @@ from typing import Any
 
 import crossgate._core as _core
 from crossgate._core import Profile
+from crossgate._evaluation.collecting import describe_machine, describe_versions
 from crossgate._evaluation.data.labels import ProblemLog
-from crossgate._evaluation.runs.machine import describe_machine, describe_versions
-from crossgate._evaluation.runs.stored_runs import Run, RunHeader, StoredQuery
+from crossgate._evaluation.stored_runs import Run, RunHeader, StoredQuery
 from crossgate._reranking.contract import PairScore
 from crossgate._sources.reading import Problem
 from crossgate._support.errors import CalibrationError, CrossgateError

@@ -10,12 +10,17 @@ import numpy as np
 from scipy.special import betaln
 
 import crossgate._core as _core
-from crossgate._calibration.fitted_outcomes import stated
-from crossgate._calibration.relevance import fit_any_fits, fit_relevance
+from crossgate._calibration.fits import fit_any_fits, fit_relevance, stated
 from crossgate._core import MOST_CANDIDATES, Profile, Promise, Shortlist
-from crossgate._evaluation.measures.shortlists import Shortlists, measure_shortlists
-from crossgate._evaluation.runs.modes import STAGES, decide_all, without_thresholds
-from crossgate._evaluation.runs.stored_runs import MODES, Mode, StoredQuery
+from crossgate._evaluation.economics import Shortlists, measure_shortlists
+from crossgate._evaluation.stored_runs import (
+    MODES,
+    STAGES,
+    Mode,
+    StoredQuery,
+    decide_all,
+    without_thresholds,
+)
 from crossgate._support.errors import CalibrationError
 from crossgate._support.wording import counted
 from crossgate._values.results import RouteResult

@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
     from crossgate._cli.measurements import SECTIONS, Settings, table
-    from crossgate._evaluation.runs.machine import describe_machine, describe_versions
+    from crossgate._evaluation.collecting import describe_machine, describe_versions
 
     settings = Settings(repetitions=options.repetitions, sizes=options.sizes)
     machine, versions = describe_machine(), describe_versions()

@@ -27,8 +27,8 @@ from crossgate._support.wording import counted
 
 if TYPE_CHECKING:
     from crossgate._core import Combine, Profile
-    from crossgate._evaluation.measures.shortlists import Shortlists
-    from crossgate._evaluation.measures.statistics import Interval
+    from crossgate._evaluation.economics import Shortlists
+    from crossgate._evaluation.statistics import Interval
     from crossgate.calibration import Calibration, Figures, Objective
     from crossgate.evaluation import Run
 
@@ -244,7 +244,7 @@ def _with_so_few(options: argparse.Namespace, *, everyday: bool, measured: bool)
 
 def render_calibration(fitted: Calibration, objective: str, output: Path) -> Iterator[str]:
     """Yield the lines of the report: what changes, the fitted values, and the held-out figures."""
-    from crossgate._evaluation.report.text import WIDTH
+    from crossgate._evaluation.text import WIDTH
 
     profile = fitted.profile
     yield f"{output}: {objective}"

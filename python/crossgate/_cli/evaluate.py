@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
     """Measure datasets, or with `compare` as the first argument compare two reports."""
     if options.dataset[0] == "compare":
         return _compare(options)
-    from crossgate._evaluation.report.compare import REPORTS_SCHEMA
+    from crossgate._evaluation.compare import REPORTS_SCHEMA
     from crossgate.evaluation import html_report, text_report
 
     modes = _modes(options.modes)
@@ -100,7 +100,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _curve(reports: Sequence[Report]) -> str:
-    from crossgate._evaluation.report.charts import curve_chart, standalone
+    from crossgate._evaluation.charts import curve_chart, standalone
 
     first = reports[0]
     if len(reports) > 1 or not first.curve or not first.matched:

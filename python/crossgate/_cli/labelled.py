@@ -88,7 +88,7 @@ def subjects_of(paths: Sequence[str]) -> list[Subject]:
     Raises:
         SourceError: `source_missing`, or `no_documents` if labels come first.
     """
-    from crossgate._evaluation.runs.candidate_runs import is_candidates
+    from crossgate._evaluation.collecting import is_candidates
     from crossgate.evaluation import is_labels
 
     subjects: list[Subject] = []
@@ -225,8 +225,7 @@ def run_of(
             fit needs them.
         measuring: Further arguments of `measure`.
     """
-    from crossgate._evaluation.runs.candidate_runs import is_candidates
-    from crossgate._evaluation.runs.collecting import measure_for_fit
+    from crossgate._evaluation.collecting import is_candidates, measure_for_fit
     from crossgate.evaluation import is_run, measure, read_run
 
     if is_run(subject.path):
@@ -275,14 +274,14 @@ def _refuse(options: LabelledOptions, reason: str, *names: str) -> None:
 
 def takes_background(subject: Subject) -> bool:
     """Return whether `--background` can add prompts: a stored run has no documents."""
-    from crossgate._evaluation.runs.candidate_runs import is_candidates
+    from crossgate._evaluation.collecting import is_candidates
     from crossgate.evaluation import is_run
 
     return not is_run(subject.path) and not is_candidates(subject.path)
 
 
 def _run_of_candidates(path: Path, options: LabelledOptions, written: set[Path]) -> Run:
-    from crossgate._evaluation.runs.candidate_runs import RETRIEVER, measure_candidates
+    from crossgate._evaluation.collecting import RETRIEVER, measure_candidates
     from crossgate.evaluation import read_run
 
     _refuse(

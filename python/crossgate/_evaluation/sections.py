@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from crossgate._evaluation.measures.per_query import Answered
-from crossgate._evaluation.measures.statistics import Interval
-from crossgate._evaluation.report.summary import Report
+from crossgate._evaluation.metrics import Answered
+from crossgate._evaluation.statistics import Interval
+from crossgate._evaluation.summary import Report
 from crossgate._support.wording import counted, share_of
 
 LABELS = {

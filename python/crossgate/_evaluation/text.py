@@ -7,18 +7,12 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from crossgate._core import fits
-from crossgate._evaluation.measures.economics import Economics
-from crossgate._evaluation.measures.losses import DEPTH, PLACES
-from crossgate._evaluation.measures.statistics import Interval
-from crossgate._evaluation.report.answers import (
-    LABELS,
-    advice,
-    gate_sentence,
-    headline,
-    misses,
-)
-from crossgate._evaluation.report.charts import path_name
-from crossgate._evaluation.report.summary import Report
+from crossgate._evaluation.charts import path_name
+from crossgate._evaluation.economics import Economics
+from crossgate._evaluation.metrics import DEPTH, PLACES
+from crossgate._evaluation.sections import LABELS, advice, gate_sentence, headline, misses
+from crossgate._evaluation.statistics import Interval
+from crossgate._evaluation.summary import Report
 from crossgate._support.sanitize import columns, fit
 from crossgate._support.wording import counted
 

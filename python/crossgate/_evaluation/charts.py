@@ -10,12 +10,16 @@ import html
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from crossgate._evaluation.measures.economics import AbstentionPoint, CurvePoint, Latency
-from crossgate._evaluation.measures.losses import PLACES
-from crossgate._evaluation.measures.reliability import ReliabilityBin
-from crossgate._evaluation.measures.shortlists import CoveragePoint
-from crossgate._evaluation.measures.signals import Histogram
-from crossgate._evaluation.measures.statistics import Interval
+from crossgate._evaluation.economics import (
+    AbstentionPoint,
+    CoveragePoint,
+    CurvePoint,
+    Histogram,
+    Latency,
+    ReliabilityBin,
+)
+from crossgate._evaluation.metrics import PLACES
+from crossgate._evaluation.statistics import Interval
 from crossgate._support.wording import counted
 
 _WIDTH, _HEIGHT = 360, 240

@@ -11,33 +11,140 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crossgate._core import Policy, Profile
-from crossgate._evaluation.measures import economics, losses, metrics, signals, statistics
-from crossgate._evaluation.measures.economics import AbstentionPoint, CurvePoint, Economics
-from crossgate._evaluation.measures.losses import Moves
-from crossgate._evaluation.measures.per_query import Answered, answered
-from crossgate._evaluation.measures.quality import METRICS, measure_answer
-from crossgate._evaluation.measures.reliability import Reliability, reliability
-from crossgate._evaluation.measures.shortlists import (
+from crossgate._evaluation import economics, metrics, statistics
+from crossgate._evaluation.economics import (
+    AbstentionPoint,
     CoveragePoint,
+    CurvePoint,
+    Economics,
+    Histogram,
+    Reliability,
     Shortlists,
+    SignalStrength,
     coverage_curve,
     measure_shortlists,
+    reliability,
 )
-from crossgate._evaluation.measures.signals import Histogram, SignalStrength
-from crossgate._evaluation.measures.statistics import Interval
-from crossgate._evaluation.measures.worst_answers import WorstAnswer, missed, picked_for_nothing
-from crossgate._evaluation.runs.modes import (
+from crossgate._evaluation.metrics import (
+    METRICS,
+    Answered,
+    Moves,
+    answered,
+    best_rank,
+    is_right,
+    measure_answer,
+    where_lost,
+)
+from crossgate._evaluation.statistics import Interval
+from crossgate._evaluation.stored_runs import (
+    MODES,
+    Mode,
+    Run,
+    RunHeader,
+    StoredQuery,
     check_suitable,
     decide_all,
     keeps_pools,
     reblended,
     without_thresholds,
 )
-from crossgate._evaluation.runs.stored_runs import MODES, Mode, Run, RunHeader, StoredQuery
 from crossgate._support.errors import InputError
 from crossgate._support.wording import counted
 from crossgate._values.profile_files import profile_values
 from crossgate._values.results import RouteResult
+
+SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """A document in an example.
+
+    Attributes:
+        id: The document's id.
+        excerpt: The beginning of its text; empty if the run did not keep it.
+        rank: Its final rank among all candidates, or None if stage 1 did not find it.
+        logit: The cross-encoder's logit, or None if the cross-encoder did not read it.
+    """
+
+    id: str
+    excerpt: str
+    rank: int | None
+    logit: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorstAnswer:
+    """A query that was answered wrongly.
+
+    Attributes:
+        id: The query's id.
+        text: The query.
+        reason: The rule that decided.
+        lost: Where the right answer was lost; empty for a no-match query.
+        picked: The first selected document, or None if nothing was selected.
+        expected: The documents that fit.
+    """
+
+    id: str
+    text: str
+    reason: str
+    lost: str
+    picked: Shown | None
+    expected: tuple[Shown, ...]
+
+
+def missed(
+    queries: Sequence[StoredQuery],
+    results: Sequence[RouteResult],
+    always: Sequence[RouteResult] | None,
+) -> tuple[WorstAnswer, ...]:
+    """Return queries whose first pick does not fit, those with the lowest ranked answer first."""
+    examples = []
+    for position, (query, result) in enumerate(zip(queries, results, strict=True)):
+        if query.relevant and not is_right(query, result):
+            lost = where_lost(query, result, None if always is None else always[position]) or ""
+            depth = best_rank(query, result) or len(result.hits) + 1
+            examples.append((depth, _example(query, result, lost)))
+    examples.sort(key=lambda pair: (-pair[0], pair[1].id))
+    return tuple(example for _, example in examples[:SHOWN])
+
+
+def picked_for_nothing(
+    queries: Sequence[StoredQuery], results: Sequence[RouteResult]
+) -> tuple[WorstAnswer, ...]:
+    """Return no-match queries with a pick, by descending logit or blend."""
+    picks = []
+    for query, result in zip(queries, results, strict=True):
+        if not query.relevant and result.selected:
+            first = result.selected[0]
+            pair = query.pairs.get(first.id)
+            picks.append(((pair is not None, pair.score if pair else first.blend), query, result))
+    picks.sort(key=lambda row: row[0], reverse=True)
+    return tuple(_example(query, result, "") for _, query, result in picks[:SHOWN])
+
+
+def _example(query: StoredQuery, result: RouteResult, lost: str) -> WorstAnswer:
+    ranks = {hit.id: rank for rank, hit in enumerate(result.hits, start=1)}
+
+    def show(id: str) -> Shown:
+        pair = query.pairs.get(id)
+        return Shown(
+            id=id,
+            excerpt=query.excerpts.get(id, ""),
+            rank=ranks.get(id),
+            logit=None if pair is None else pair.score,
+        )
+
+    return WorstAnswer(
+        id=query.id,
+        text=query.text,
+        reason=result.reason,
+        lost=lost,
+        picked=show(result.ids[0]) if result.ids else None,
+        expected=tuple(show(id) for id in query.relevant),
+    )
+
 
 SCHEMA = "crossgate-eval/1"
 
@@ -276,7 +383,7 @@ def summarize(
         found=_found(queries, None, seed),
         lost={mode: _lost(queries, results[mode], always) for mode in shown},
         moves={
-            mode: losses.count_moves(queries, never, results[mode])
+            mode: metrics.count_moves(queries, never, results[mode])
             for mode in shown
             if mode != "never" and never is not None
         },
@@ -315,8 +422,8 @@ def summarize(
             ),
         ),
         groups=_groups(queries, {mode: values[mode] for mode in shown}, seed),
-        strengths=signals.strengths(queries, never, always, seed=seed),
-        histograms=signals.histograms(queries, always),
+        strengths=economics.strengths(queries, never, always, seed=seed),
+        histograms=economics.histograms(queries, always),
         reliability=reliability(queries, results[reference]),
         noise=_noise(queries, recalls[reference], seed),
         missed=missed(queries, results[reference], always),
@@ -393,11 +500,11 @@ def _lost(
     always: Sequence[RouteResult] | None,
 ) -> dict[str, int]:
     places = Counter(
-        losses.where_lost(query, result, None if always is None else always[position])
+        metrics.where_lost(query, result, None if always is None else always[position])
         for position, (query, result) in enumerate(zip(queries, results, strict=True))
         if query.relevant
     )
-    return {place: places[place] for place in losses.PLACES if places[place]}
+    return {place: places[place] for place in metrics.PLACES if places[place]}
 
 
 def _outcomes(values: Sequence[Values]) -> list[tuple[float | None, float | None]]:

@@ -1,0 +1,725 @@
+"""Figures of all queries: costs of the gate, shortlists, probabilities, signals and curves."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+import crossgate._core as _core
+from crossgate._core import Answer, Policy, Profile
+from crossgate._evaluation.metrics import is_right
+from crossgate._evaluation.statistics import Interval, area_interval, mean, means
+from crossgate._evaluation.stored_runs import Mode, StoredQuery
+from crossgate._values.results import RouteResult, Verdict
+
+POINTS = 40
+"""Maximum number of points of a curve, besides the shipped one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latency:
+    """Latency of the queries that took one path, including embedding, with warm models.
+
+    Attributes:
+        path: `skipped` or `reranked` for the two paths of the gated mode, or the name of a mode.
+        count: How many queries took this path.
+        p50: Median.
+        p95: 95th percentile.
+        p99: 99th percentile.
+        spread: Every fifth percentile, in ascending order.
+    """
+
+    path: str
+    count: int
+    p50: float
+    p95: float
+    p99: float
+    spread: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurvePoint:
+    """One setting of the winner's leads.
+
+    Attributes:
+        factor: Factor of the profile's leads; if it has none, the lead itself.
+        skip_rate: Share of the queries that skip stage 2.
+        recall: recall@1; None without queries with a match.
+        false_positive_rate: Share of the no-match queries that get a pick; None without any.
+        shipped: Whether this is the profile's own setting.
+    """
+
+    factor: float
+    skip_rate: float
+    recall: float | None
+    false_positive_rate: float | None
+    shipped: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbstentionPoint:
+    """One threshold on the probability of an answer.
+
+    Attributes:
+        least: The smallest probability that is answered.
+        precision: precision@1.
+        false_positive_rate: Share of the no-match queries that get a pick.
+        shipped: Whether this is the profile's own threshold.
+    """
+
+    least: float
+    precision: float
+    false_positive_rate: float
+    shipped: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Economics:
+    """The gate's decisions and their cost.
+
+    Attributes:
+        queries: How many queries were routed.
+        reranked: For how many of them stage 2 was asked.
+        reasons: How many queries skipped stage 2, by the rule that decided.
+        tightened: For how many reranked queries the tail below a score cliff was cut; None if the
+            policy sets no `cliff_core`, so that no cliff is searched for.
+        tighten_skips: How many of the others kept their tail, by reason.
+        pairs: How many pairs stage 2 read.
+        pairs_always: How many it reads without a gate; None if that was not measured.
+        latencies: Milliseconds by path.
+    """
+
+    queries: int
+    reranked: int
+    reasons: dict[str, int]
+    tightened: int | None
+    tighten_skips: dict[str, int]
+    pairs: int
+    pairs_always: int | None
+    latencies: tuple[Latency, ...]
+
+    @property
+    def skip_rate(self) -> float:
+        """Share of the queries that skip stage 2, in [0, 1]."""
+        return 1 - self.reranked / self.queries
+
+    @property
+    def tighten_apply_rate(self) -> float | None:
+        """Share of the pools, in [0, 1], whose tail was cut; None if none could be."""
+        if self.tightened is None or not self.reranked:
+            return None
+        return self.tightened / self.reranked
+
+
+def account(
+    queries: Sequence[StoredQuery],
+    gated: Sequence[RouteResult],
+    always: Sequence[RouteResult] | None,
+    *,
+    as_measured: bool,
+) -> Economics:
+    """Count the gate's decisions and their cost.
+
+    Args:
+        queries: The stored queries.
+        gated: The gate's decisions.
+        always: The decisions without a gate; None if unknown.
+        as_measured: Whether the gate is the one that the run was measured with. Otherwise a query's
+            time is that of `never` or `always`, by the path that it takes now.
+    """
+    skipped = [result.verdict is not Verdict.AMBIGUOUS for result in gated]
+    spent = [
+        _total(query, "gated" if as_measured else "never" if skip else "always")
+        for query, skip in zip(queries, skipped, strict=True)
+    ]
+    paths = {
+        "skipped": [time for time, skip in zip(spent, skipped, strict=True) if skip],
+        "reranked": [time for time, skip in zip(spent, skipped, strict=True) if not skip],
+        "gated": spent,
+        "never": [_total(query, "never") for query in queries],
+        "always": [_total(query, "always") for query in queries],
+        "remote": [_total(query, "remote") for query in queries],
+    }
+    cuts = [cut for result in gated if (cut := result.trace["gate"]["cliff"]) is not None]
+    return Economics(
+        queries=len(queries),
+        reranked=skipped.count(False),
+        reasons=dict(
+            Counter(
+                result.reason for result, skip in zip(gated, skipped, strict=True) if skip
+            ).most_common()
+        ),
+        tightened=None
+        if all(result.trace["policy"]["cliff_core"] is None for result in gated)
+        else sum(cut["skip_reason"] is None for cut in cuts),
+        tighten_skips=dict(
+            Counter(cut["skip_reason"] for cut in cuts if cut["skip_reason"]).most_common()
+        ),
+        pairs=sum(len(result.trace["stage2"]) for result in gated),
+        pairs_always=None
+        if always is None
+        else sum(len(result.trace["stage2"]) for result in always),
+        latencies=tuple(
+            latency
+            for path, times in paths.items()
+            if (latency := _latency(path, times)) is not None
+        ),
+    )
+
+
+def trade_off(
+    queries: Sequence[StoredQuery],
+    profile: Profile,
+    policy: Policy,
+    stage1_values: Sequence[tuple[float | None, float | None]],
+    stage2_values: Sequence[tuple[float | None, float | None]],
+) -> tuple[CurvePoint, ...]:
+    """Return skip rate and quality as the winner's leads vary and all else stays the same.
+
+    Both leads are multiplied by one factor, so the curve passes through the shipped point at 1. A
+    profile without leads gets 1 for both, and its shipped point is the one without a winner.
+
+    Args:
+        queries: The stored queries.
+        profile: The profile whose leads vary.
+        policy: The policy in use.
+        stage1_values: For each query, recall@1 and whether it is a false positive if stage 1
+            decides; None where the query does not count.
+        stage2_values: The same if stage 2 decides.
+    """
+    winner = profile.winner
+    fitted = winner.agreed is not None
+    agreed, disagreed = (winner.agreed, winner.disagreed) if fitted else (1.0, 1.0)
+    asked = [
+        _core.Request(require_overlap=True, documents=query.documents, needs_document=query.need)
+        for query in queries
+    ]
+
+    def gated(setting: Profile) -> list[_core.Gated]:
+        return [
+            _core.gate(query.scored, setting, policy, request)
+            for query, request in zip(queries, asked, strict=True)
+        ]
+
+    def moved(factor: float) -> Profile:
+        leads = {"agreed": agreed, "disagreed": disagreed}
+        return profile.replace(
+            winner={name: None if lead is None else lead * factor for name, lead in leads.items()}
+        )
+
+    needed = []
+    for decided in gated(profile):
+        lead = agreed if decided.signals is not None and decided.signals.agreement else disagreed
+        if decided.signals is not None and lead:
+            needed.append(decided.signals.margin / lead)
+    factors = set(np.quantile(needed, np.linspace(0, 1, POINTS - 2)).tolist()) if needed else set()
+    # Beyond the largest lead there is no winner left.
+    settings = [
+        (factor, moved(factor), False)
+        for factor in sorted({0.0, *factors, 2 * max(factors, default=0.5) + 1})
+    ]
+    settings.append((1.0 if fitted else settings[-1][0], profile, True))
+    points = []
+    for factor, setting, shipped in settings:
+        verdicts = [decided.verdict for decided in gated(setting)]
+        outcomes = [
+            _outcome(verdict, stage1, stage2)
+            for verdict, stage1, stage2 in zip(verdicts, stage1_values, stage2_values, strict=True)
+        ]
+        points.append(
+            CurvePoint(
+                factor=factor,
+                skip_rate=sum(verdict != Verdict.AMBIGUOUS for verdict in verdicts) / len(queries),
+                recall=_mean([recall for recall, _ in outcomes]),
+                false_positive_rate=_mean([injected for _, injected in outcomes]),
+                shipped=shipped,
+            )
+        )
+    return tuple(sorted(points, key=lambda point: (point.skip_rate, point.shipped)))
+
+
+def abstention(
+    queries: Sequence[StoredQuery],
+    gated: Sequence[RouteResult],
+    without_thresholds: Mapping[Mode, Sequence[RouteResult]],
+    answer: Answer,
+) -> tuple[AbstentionPoint, ...]:
+    """Return the trade-off of the threshold: fewer false positives, fewer right answers.
+
+    The threshold is on the probability that any candidate fits or, if the profile has none on it,
+    on the confidence. A clear winner below it goes to stage 2, as in the gate. Candidates below the
+    floor stay there.
+
+    Args:
+        queries: The stored queries.
+        gated: Their results by the profile itself.
+        without_thresholds: Their results in each mode by the profile without its thresholds.
+        answer: The profile's own thresholds.
+
+    Returns:
+        Points from the lowest threshold to the highest; none without a model of the probability, or
+        without queries of both kinds.
+    """
+    by_confidence = answer.threshold is None and answer.confidence is not None
+    least = answer.confidence if by_confidence else answer.threshold
+    first, second = (
+        np.array(
+            [
+                _or_nan(result.confidence if by_confidence else result.any_fits)
+                for result in without_thresholds[mode]
+            ]
+        )
+        for mode in _BOTH
+    )
+    matched = np.array([bool(query.relevant) for query in queries])
+    if np.isnan(first).all() or np.isnan(second).all() or matched.all() or not matched.any():
+        return ()
+    right = {
+        mode: np.array(
+            [is_right(*pair) for pair in zip(queries, without_thresholds[mode], strict=True)]
+        )
+        for mode in _BOTH
+    }
+    # A guardrail may have left nothing, however confident the stage is.
+    picked = {
+        mode: np.array([bool(result.ids) for result in without_thresholds[mode]]) for mode in _BOTH
+    }
+    clear = np.array(
+        [result.verdict is Verdict.CONFIDENT for result in without_thresholds["gated"]]
+    )
+    open_ = np.array([result.verdict is not Verdict.NOTHING_RELEVANT for result in gated])
+    thresholds = {
+        float(threshold): False
+        for threshold in np.nanquantile(second, np.linspace(0, 1, POINTS - 1))
+    }
+    if least is not None:
+        thresholds[least] = True
+    points = []
+    for threshold, shipped in sorted(thresholds.items()):
+        alone = open_ & clear & (first >= threshold)
+        read = open_ & ~alone & (second >= threshold)
+        right_picks = (alone & right["never"]) | (read & right["always"])
+        picks = (alone & picked["never"]) | (read & picked["always"])
+        points.append(
+            AbstentionPoint(
+                least=threshold,
+                precision=float(right_picks[matched].mean()),
+                false_positive_rate=float(picks[~matched].mean()),
+                shipped=shipped,
+            )
+        )
+    return tuple(points)
+
+
+_BOTH: tuple[Mode, Mode] = ("never", "always")
+
+
+def _or_nan(probability: float | None) -> float:
+    return math.nan if probability is None else probability
+
+
+def _outcome(
+    verdict: str,
+    stage1: tuple[float | None, float | None],
+    stage2: tuple[float | None, float | None],
+) -> tuple[float | None, float | None]:
+    if verdict == Verdict.NOTHING_RELEVANT:  # an empty answer is neither right nor injected
+        recall, injected = stage1
+        return None if recall is None else 0.0, None if injected is None else 0.0
+    return stage1 if verdict == Verdict.CONFIDENT else stage2
+
+
+def _total(query: StoredQuery, mode: str) -> float | None:
+    steps = query.milliseconds.get(mode)
+    return None if steps is None else steps["total"]
+
+
+def _latency(path: str, times: Sequence[float | None]) -> Latency | None:
+    known = [time for time in times if time is not None]
+    if not known:
+        return None
+    p50, p95, p99 = np.percentile(known, [50, 95, 99]).tolist()
+    spread = tuple(np.percentile(known, range(0, 101, 5)).round(3).tolist())
+    return Latency(path=path, count=len(known), p50=p50, p95=p95, p99=p99, spread=spread)
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+CURVE = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.99)
+"""The promised coverages of a curve, besides that of the profile."""
+CHARACTERS_PER_TOKEN = 4
+"""English text has about four characters per token of a large model's tokenizer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shortlists:
+    """Figures of the shortlists of one mode.
+
+    Attributes:
+        promised: The coverage that the profile promises; None without a promise.
+        coverage: Share of the queries with a match whose shortlist contains a fitting document.
+        coverage_all: Share of the queries with a match whose shortlist contains all of them.
+        size: Mean length for queries with a match.
+        size_no_match: Mean length for no-match queries.
+        lengths: Number of queries with a match by length.
+        empty: Share of the queries with a match whose shortlist is empty.
+        shown: Share of the no-match queries whose shortlist is not empty.
+        full: Share of the no-match queries whose shortlist has the maximum length.
+        characters: Mean number of characters of the listed documents' texts, over all queries; None
+            if the run does not hold their lengths.
+    """
+
+    promised: float | None
+    coverage: Interval | None
+    coverage_all: Interval | None
+    size: Interval | None
+    size_no_match: Interval | None
+    lengths: Mapping[int, int]
+    empty: Interval | None
+    shown: Interval | None
+    full: Interval | None
+    characters: float | None
+
+    @property
+    def single(self) -> float | None:
+        """Share of the queries with a match whose shortlist has one document."""
+        total = sum(self.lengths.values())
+        return self.lengths.get(1, 0) / total if total else None
+
+    @property
+    def tokens(self) -> float | None:
+        """Estimated tokens of the listed documents' texts."""
+        return None if self.characters is None else self.characters / CHARACTERS_PER_TOKEN
+
+
+def measure_shortlists(
+    queries: Sequence[StoredQuery], results: Sequence[RouteResult], *, most: int, seed: int
+) -> Shortlists:
+    """Return the figures of the shortlists of results, one per query."""
+    matched = np.array([bool(query.relevant) for query in queries])
+    sizes = np.array([float(len(result.shortlist)) for result in results])
+    listed = [{hit.id for hit in result.shortlist} for result in results]
+    any_listed = np.array(
+        [bool(ids & set(query.relevant)) for ids, query in zip(listed, queries, strict=True)]
+    )
+    all_listed = np.array(
+        [ids >= set(query.relevant) for ids, query in zip(listed, queries, strict=True)]
+    )
+    promised = {result.coverage for result in results} - {None}
+    known = [
+        float(sum(query.lengths[id] for id in ids))
+        for ids, query in zip(listed, queries, strict=True)
+        if ids <= query.lengths.keys()
+    ]
+
+    # Columns of one table share the resampled queries, which take longer to draw than to count.
+    coverage, coverage_all, empty = means(
+        np.column_stack([any_listed, all_listed, sizes == 0])[matched], seed=seed, shares=True
+    )
+    shown, full = means(
+        np.column_stack([sizes > 0, sizes >= most])[~matched], seed=seed, shares=True
+    )
+    return Shortlists(
+        promised=max(filter(None, promised), default=None),
+        coverage=coverage,
+        coverage_all=coverage_all,
+        size=mean(sizes[matched], seed=seed) if matched.any() else None,
+        size_no_match=mean(sizes[~matched], seed=seed) if not matched.all() else None,
+        lengths=dict(sorted(Counter(map(int, sizes[matched])).items())),
+        empty=empty,
+        shown=shown,
+        full=full,
+        characters=float(np.mean(known)) if len(known) == len(queries) else None,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoveragePoint:
+    """One point of the curve of coverage against size.
+
+    Attributes:
+        promised: The coverage that was asked for.
+        size: Mean length of the shortlists of queries with a match.
+        coverage: Share of them that contain a fitting document.
+        shipped: Whether it is the profile's own coverage.
+    """
+
+    promised: float
+    size: float
+    coverage: float
+    shipped: bool
+
+
+def coverage_curve(
+    queries: Sequence[StoredQuery],
+    profile: Profile,
+    decide_all: Callable[[Sequence[StoredQuery], Profile], Sequence[RouteResult]],
+) -> tuple[CoveragePoint, ...]:
+    """Return coverage against size, as the promised coverage varies.
+
+    Args:
+        queries: The stored queries.
+        profile: The profile.
+        decide_all: Decides queries by a profile.
+
+    Returns:
+        Points from the lowest coverage to the highest; none without a promise, or without a query
+        that has a match.
+    """
+    fitted = profile.shortlist
+    matched = [query for query in queries if query.relevant]
+    if not fitted.stage1 or not matched:
+        return ()
+    points = []
+    for promised in sorted({*CURVE, fitted.coverage}):
+        used = profile.replace(shortlist=fitted.replace(coverage=promised))
+        results = decide_all(matched, used)
+        listed = [
+            any(hit.id in query.relevant for hit in result.shortlist)
+            for query, result in zip(matched, results, strict=True)
+        ]
+        points.append(
+            CoveragePoint(
+                promised=promised,
+                size=sum(len(result.shortlist) for result in results) / len(results),
+                coverage=sum(listed) / len(listed),
+                shipped=promised == fitted.coverage,
+            )
+        )
+    return tuple(points)
+
+
+TENTHS = 10
+RANKS = 5
+"""The ranks whose relevance is compared; nearly all others are close to 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReliabilityBin:
+    """The probabilities in one tenth of [0, 1].
+
+    Attributes:
+        count: How many there are.
+        stated: Their mean.
+        observed: Share of the cases that came true.
+    """
+
+    count: int
+    stated: float
+    observed: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reliability:
+    """How well calibrated one probability is.
+
+    Attributes:
+        rank: The rank of the hits whose relevance it is, from 1; 0 for the probability that any hit
+            fits.
+        bins: The tenths that hold a query, in ascending order.
+    """
+
+    rank: int
+    bins: tuple[ReliabilityBin, ...]
+
+    @property
+    def count(self) -> int:
+        """The number of queries."""
+        return sum(tenth.count for tenth in self.bins)
+
+    @property
+    def stated(self) -> float:
+        """The mean of the probabilities."""
+        return sum(tenth.count * tenth.stated for tenth in self.bins) / self.count
+
+    @property
+    def observed(self) -> float:
+        """The share of the cases that came true."""
+        return sum(tenth.count * tenth.observed for tenth in self.bins) / self.count
+
+    @property
+    def error(self) -> float:
+        """The expected calibration error, in [0, 1].
+
+        The mean distance of stated and observed share, weighted by count: Naeini, Cooper and
+        Hauskrecht, "Obtaining well calibrated probabilities using Bayesian binning", 2015.
+        """
+        distances = (tenth.count * abs(tenth.stated - tenth.observed) for tenth in self.bins)
+        return sum(distances) / self.count
+
+
+def reliability(
+    queries: Sequence[StoredQuery], results: Sequence[RouteResult]
+) -> tuple[Reliability, ...]:
+    """Return the reliability of `any_fits` and of the relevance at each of the first ranks.
+
+    A probability that no query has is left out.
+    """
+    pairs = list(zip(queries, results, strict=True))
+    found = [
+        (
+            0,
+            [
+                (result.any_fits, any(hit.id in query.relevant for hit in result.hits))
+                for query, result in pairs
+                if result.any_fits is not None
+            ],
+        )
+    ]
+    for rank in range(1, RANKS + 1):
+        ranked = [
+            (hit.relevance, hit.id in query.relevant)
+            for query, result in pairs
+            for hit in result.hits[rank - 1 : rank]
+            if hit.relevance is not None
+        ]
+        found.append((rank, ranked))
+    return tuple(Reliability(rank=rank, bins=_bins(cases)) for rank, cases in found if cases)
+
+
+def _bins(cases: Iterable[tuple[float, bool]]) -> tuple[ReliabilityBin, ...]:
+    tenths: dict[int, list[tuple[float, bool]]] = {}
+    for stated, came_true in cases:
+        tenths.setdefault(min(int(stated * TENTHS), TENTHS - 1), []).append((stated, came_true))
+    return tuple(
+        ReliabilityBin(
+            count=len(tenth),
+            stated=sum(stated for stated, _ in tenth) / len(tenth),
+            observed=sum(came_true for _, came_true in tenth) / len(tenth),
+        )
+        for _, tenth in sorted(tenths.items())
+    )
+
+
+BINS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignalStrength:
+    """How well one signal answers the two questions; 0.5 is chance, less is misleading.
+
+    Attributes:
+        name: The signal.
+        rerank: AUC of a low value for queries that stage 2 gets right and stage 1 does not,
+            against the other queries with a match.
+        answer: AUC of a high value for queries with a match against no-match queries.
+    """
+
+    name: str
+    rerank: Interval | None
+    answer: Interval | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Histogram:
+    """The distributions of a score over queries with a match, and over no-match queries.
+
+    Attributes:
+        name: The score.
+        low: Lower edge of the first bin.
+        high: Upper edge of the last bin.
+        match: Queries with a match, per bin.
+        no_match: No-match queries, per bin.
+    """
+
+    name: str
+    low: float
+    high: float
+    match: tuple[int, ...]
+    no_match: tuple[int, ...]
+
+
+def signals_of(query: StoredQuery, always: RouteResult | None) -> dict[str, float]:
+    """Return the gate's signals, and with stage 2 its first logit and its probabilities."""
+    values = {
+        name: float(value) for name, value in (query.signals or {}).items() if value is not None
+    }
+    if always is not None and always.hits and always.hits[0].rerank_score is not None:
+        values["rerank_score"] = always.hits[0].rerank_score
+    if always is not None and always.confidence is not None:
+        values["confidence"] = always.confidence
+    if always is not None and always.any_fits is not None:
+        values["any_fits"] = always.any_fits
+    return values
+
+
+def strengths(
+    queries: Sequence[StoredQuery],
+    never: Sequence[RouteResult] | None,
+    always: Sequence[RouteResult] | None,
+    *,
+    seed: int,
+) -> tuple[SignalStrength, ...]:
+    """Return the strength of each signal, the strongest for *rerank?* first.
+
+    Args:
+        queries: The stored queries.
+        never: Their results without stage 2; None leaves out the first question.
+        always: Their results with it; None leaves out the first question.
+        seed: Of the intervals.
+    """
+    matched = [bool(query.relevant) for query in queries]
+    worth: list[bool] | None = None
+    if never is not None and always is not None:
+        worth = [
+            not is_right(query, stage1) and is_right(query, stage2)
+            for query, stage1, stage2 in zip(queries, never, always, strict=True)
+        ]
+    rows = [
+        signals_of(query, None if always is None else always[position])
+        for position, query in enumerate(queries)
+    ]
+    rated = []
+    for name in dict.fromkeys(name for row in rows for name in row):
+        having = [position for position, row in enumerate(rows) if name in row]
+        values = np.array([rows[position][name] for position in having])
+        labels = np.array([matched[position] for position in having])
+        rerank = None
+        # These are known only after the reranker has run, so they cannot decide whether to run it.
+        if worth is not None and name not in ("rerank_score", "confidence", "any_fits"):
+            answers = np.array([worth[position] for position in having])
+            rerank = area_interval(-values[labels], answers[labels], seed=seed)
+        answer = area_interval(values, labels, seed=seed)
+        rated.append(SignalStrength(name=name, rerank=rerank, answer=answer))
+    return tuple(
+        sorted(
+            rated, key=lambda strength: -1.0 if strength.rerank is None else strength.rerank.value
+        )[::-1]
+    )
+
+
+def histograms(
+    queries: Sequence[StoredQuery], always: Sequence[RouteResult] | None
+) -> tuple[Histogram, ...]:
+    """Return how the best scores of stage 1, the first logit and the probabilities spread."""
+    rows = [
+        (bool(query.relevant), signals_of(query, None if always is None else always[position]))
+        for position, query in enumerate(queries)
+    ]
+    return tuple(
+        _histogram(name, rows)
+        for name in ("cosine", "bm25", "rerank_score", "any_fits", "confidence")
+        if any(name in values for _, values in rows)
+    )
+
+
+def _histogram(name: str, rows: Sequence[tuple[bool, Mapping[str, float]]]) -> Histogram:
+    match = [values[name] for matched, values in rows if matched and name in values]
+    no_match = [values[name] for matched, values in rows if not matched and name in values]
+    low, high = min(match + no_match), max(match + no_match)
+    if low == high:
+        low, high = low - 0.5, high + 0.5
+    return Histogram(
+        name=name,
+        low=low,
+        high=high,
+        match=tuple(np.histogram(match, BINS, (low, high))[0].tolist()),
+        no_match=tuple(np.histogram(no_match, BINS, (low, high))[0].tolist()),
+    )

@@ -1,1 +1,0 @@
-"""Figures computed from stored runs."""

@@ -1,1 +1,0 @@
-"""Showing figures to people and programs."""

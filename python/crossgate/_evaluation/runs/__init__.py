@@ -1,1 +1,0 @@
-"""Routing a dataset, and storing the results."""
