@@ -38,7 +38,6 @@ from crossgate.rerankers import (
     VoyageReranker,
     passages_of,
 )
-from crossgate.stores._store_rows import candidate_of
 
 
 class Tier:
@@ -154,15 +153,6 @@ def test_plug_in_that_exits_is_a_load_error(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(PluginError) as caught:
         plugins.load("leaver")
     assert "SystemExit: 3" in str(caught.value)
-
-
-def test_metadata_that_json_cannot_represent_does_not_fail_a_search() -> None:
-    now = datetime(2031, 3, 15, tzinfo=UTC)
-    row = {"text": "red fox", "at": now, "blob": b"\0", "odd": float("nan"), "n": 3}
-    found = candidate_of("a", row, text="text", title=None, vector=[0.0, 0.0])
-    assert found.metadata == {"at": now.isoformat(), "blob": "<bytes>", "odd": "<float>", "n": 3}
-    assert found.vector is None
-    assert rerank("fox", [found], reranker=None).ids == ["a"]
 
 
 def test_long_run_of_digits_is_parsed_in_time() -> None:

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import numpy as np
 import pytest
 
 from conftest import LIBRARY, FunctionReranker, LengthReranker, WordEmbedder, refused
-from crossgate import Profile, RouteResult
+from crossgate import Candidate, Profile, RouteResult
 from crossgate._core import Winner
 from crossgate.stores import _store_rows as common
 
@@ -224,12 +225,12 @@ def chroma_collection(rows: Sequence[dict[str, Any]], folder: Path) -> tuple[Any
     settings = database.Settings(anonymized_telemetry=False)
     client = database.PersistentClient(folder / "chroma", settings)
     collection = client.create_collection("documents", embedding_function=None)  # squared L2
-    if rows:
+    for row in rows:
         collection.add(
-            ids=[row["id"] for row in rows],
-            documents=[row["text"] for row in rows],
-            embeddings=[row["vector"] for row in rows],
-            metadatas=[{name: row[name] for name in ("title", "year")} for row in rows],
+            ids=[row["id"]],
+            documents=None if row["text"] is None else [row["text"]],
+            embeddings=[row["vector"]],
+            metadatas=[{name: row[name] for name in ("title", "year")}],
         )
     return adapter, client, collection
 
@@ -393,26 +394,40 @@ def test_bad_input(search: Search, code: str, options: dict[str, Any]) -> None:
     refused(code, search, **given)
 
 
-@pytest.mark.parametrize(
-    ("row", "told"),
-    [
-        ({"text": 3}, "the text of 'a' is 3"),
-        ({"text": None}, "the text of 'a' is None"),
-        ({"body": "b"}, "have no 'text'; their columns: body"),
-        ({}, "have no 'text'; their columns: none"),
-    ],
-)
-def test_a_row_without_text(row: dict[str, Any], told: str) -> None:
-    call = common.candidate_of
-    assert told in refused("malformed_candidate", call, "a", row, text="text", title=None)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_row_without_text_is_empty(engine: str, tmp_path: Path) -> None:
+    bare = {"id": "bare", "title": "", "text": None, "year": 0, "vector": vector_of("pdf")}
+    for search in ENGINES[engine]([*ROWS, bare], tmp_path):
+        result = search("pdf files", vector=vector_of("pdf files"), reranker=None)
+        assert result.ids[0] == "pdf-toolkit"
+        assert [hit.dropped for hit in result.hits if hit.id == "bare"] == ["empty"]
 
 
-def test_zero_vector_has_no_cosine() -> None:
-    made = common.candidate_of(7, {"text": "b"}, text="text", title=None, cosine=math.nan)
-    assert (made.id, made.cosine) == ("7", None)
-    assert (
-        common.candidate_of(7, {"text": "b"}, text="text", title=None, cosine=1.0000002).cosine == 1
-    )
+def candidates_of(*rows: common.Row) -> list[Candidate]:
+    given = {"text": "text", "title": None, "candidates": 1, "limit": None}
+    result = common.search(rows, "b", vector=None, options={"reranker": None}, **given)
+    return [hit.document for hit in result.hits]
+
+
+def test_a_text_that_is_no_text() -> None:
+    row = common.Row(id="a", values={"text": 3})
+    assert "the text of 'a' is 3" in refused("malformed_candidate", candidates_of, row)
+    row = common.Row(id="a", values={"body": "b"})
+    assert "no 'text'; their columns: body" in refused("malformed_candidate", candidates_of, row)
+
+
+def test_metadata_that_json_cannot_represent_does_not_fail_a_search() -> None:
+    now = datetime(2031, 3, 15, tzinfo=UTC)
+    values = {"text": "b", "at": now, "blob": b"\0", "odd": math.nan, "n": 3}
+    [document] = candidates_of(common.Row(id="a", values=values, vector=[0.0, 0.0]))
+    assert document.metadata == {"at": now.isoformat(), "blob": "<bytes>", "odd": "<float>", "n": 3}
+    assert document.vector is None
+
+
+@pytest.mark.parametrize(("cosine", "read"), [(math.nan, None), (1.0000002, 1.0)])
+def test_cosine_is_finite_and_at_most_1(cosine: float, read: float | None) -> None:
+    row = common.Row(id=7, values={"text": "b"}, cosine=cosine)
+    assert [(one.id, one.cosine) for one in candidates_of(row)] == [("7", read)]
 
 
 def test_a_vector_of_another_width_is_the_engines_error(search: Search) -> None:
@@ -474,6 +489,25 @@ def test_postgres_connection_with_rows_of_its_own() -> None:
         )
         result = adapter.search(connection, "csv", vector=ROWS[0]["vector"], reranker=None)
         assert [hit.id for hit in result.hits] == ["a"]
+
+
+def test_postgres_with_pgvector_outside_of_the_search_path() -> None:
+    psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed")
+    from crossgate.stores import postgres as adapter
+
+    with psycopg.connect(server()) as connection:  # rolled back below
+        connection.execute("DROP EXTENSION IF EXISTS vector CASCADE")
+        connection.execute("CREATE SCHEMA extensions")
+        connection.execute("CREATE EXTENSION vector SCHEMA extensions")
+        columns = f"id text, text text, embedding extensions.vector({WIDTH})"
+        connection.execute(f"CREATE TEMP TABLE documents ({columns})")
+        connection.execute(
+            "INSERT INTO documents VALUES ('a', 'a csv', %s)", [json.dumps(ROWS[0]["vector"])]
+        )
+        result = adapter.search(connection, "csv", vector=ROWS[0]["vector"], reranker=None)
+        assert [hit.id for hit in result.hits] == ["a"]
+        assert result.hits[0].cosine is not None
+        connection.rollback()
 
 
 def test_sqlite_takes_an_array(tmp_path: Path) -> None:
@@ -693,7 +727,4 @@ def test_chroma_filters_and_texts_in_the_metadata(tmp_path: Path) -> None:
     found = adapter.search(collection, "pdf files", text="title", **given)
     assert found.ids[0] == "pdf-toolkit"
     assert found.hits[0].document.text == "pdf toolkit"
-    collection.add(ids=["bare"], embeddings=[vector])
-    told = refused("malformed_candidate", adapter.search, collection, "pdf files", vector=vector)
-    assert "the document of 'bare' is None" in told
     client.close()

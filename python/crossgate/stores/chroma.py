@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from crossgate.stores import _store_rows as common
@@ -46,27 +46,35 @@ def search(
         options: Further arguments of `crossgate.rerank`, such as `profile`.
 
     Raises:
-        InputError: As `crossgate.rerank`; `malformed_candidate` for a record without text.
+        InputError: As `crossgate.rerank`.
         Exception: Any error of Chroma, such as for a collection that was deleted.
     """
-    common.check_search(query, vector, candidates, limit)
-    asked: Any = [float(number) for number in vector]
-    found: Any = collection.query(
-        query_embeddings=[asked],
-        n_results=candidates,
-        where=where,
-        where_document=where_document,
-        include=["documents", "metadatas", "embeddings"],
-    )
-    rows = []
-    for id, document, fields, own in zip(
-        *(found[name][0] for name in ("ids", "documents", "metadatas", "embeddings")), strict=True
-    ):
-        row = dict(fields or {})
-        if text is None:
-            row[_DOCUMENT] = document
-        numbers = [float(number) for number in own]
-        rows.append(
-            common.candidate_of(id, row, text=text or _DOCUMENT, title=title, vector=numbers)
+
+    def fetch() -> Iterator[common.Row]:
+        asked: Any = common.numbers(vector)
+        columns: Any = collection.query(
+            query_embeddings=[asked],
+            n_results=candidates,
+            where=where,
+            where_document=where_document,
+            include=["documents", "metadatas", "embeddings"],
         )
-    return common.rerank_rows(query, rows, limit=limit, options={"vector": asked, **options})
+        for id, document, fields, embedding in zip(
+            *(columns[name][0] for name in ("ids", "documents", "metadatas", "embeddings")),
+            strict=True,
+        ):
+            values = dict(fields or {})
+            if text is None:
+                values[_DOCUMENT] = document
+            yield common.Row(id=id, values=values, vector=common.numbers(embedding))
+
+    return common.search(
+        fetch(),
+        query,
+        vector=vector,
+        text=text or _DOCUMENT,
+        title=title,
+        candidates=candidates,
+        limit=limit,
+        options={"vector": vector, **options},
+    )

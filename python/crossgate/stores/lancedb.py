@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from crossgate._decision.rerank_candidates import rerank
@@ -20,6 +20,7 @@ else:
     Reranker, RRFReranker = rerankers.Reranker, rerankers.RRFReranker
 
 _SCORE = "_relevance_score"
+_INTERNAL = {"_distance", "_score", "_rowid", _SCORE}
 
 
 def search(
@@ -57,33 +58,34 @@ def search(
         InputError: As `crossgate.rerank`; `out_of_range` if neither words nor a vector are given.
         Exception: Any error of LanceDB, such as for a missing column.
     """
-    common.check_search(query, vector, candidates, limit)
-    builders: list[Any] = []
-    if vector is not None:
-        builders.append(
-            table.search([float(number) for number in vector], vector_column_name=embedding)
-        )
-    if words:
-        # Not a bare string, which would search every full-text index of the table.
-        match = common.package("lancedb.query", "lancedb").MatchQuery(query, text)
-        builders.append(table.search(match, query_type="fts"))
-    if not builders:
-        raise InputError(
-            "out_of_range", "neither words nor a vector: there is nothing to search with"
-        )
-    rows = []
-    for builder in builders:
-        filtered = builder.where(where) if where else builder
-        for row in filtered.limit(candidates).to_list():
-            own = row.pop(embedding, None)
-            values = {name: value for name, value in row.items() if name not in _INTERNAL}
-            key = common.taken(values, id)
-            rows.append(common.candidate_of(key, values, text=text, title=title, vector=own))
-    given = {} if vector is None else {"vector": [float(number) for number in vector]}
-    return common.rerank_rows(query, rows, limit=limit, options={**given, **options})
 
+    def fetch() -> Iterator[common.Row]:
+        builders: list[Any] = []
+        if vector is not None:
+            builders.append(table.search(common.numbers(vector), vector_column_name=embedding))
+        if words:
+            # Not a bare string, which would search every full-text index of the table.
+            match = common.package("lancedb.query", "lancedb").MatchQuery(query, text)
+            builders.append(table.search(match, query_type="fts"))
+        if not builders:
+            raise common.nothing_to_search_with()
+        for builder in builders:
+            filtered = builder.where(where) if where else builder
+            for row in filtered.limit(candidates).to_list():
+                values = {name: value for name, value in row.items() if name not in _INTERNAL}
+                own = values.pop(embedding, None)
+                yield common.Row(id=common.taken(values, id), values=values, vector=own)
 
-_INTERNAL = {"_distance", "_score", "_rowid", _SCORE}
+    return common.search(
+        fetch(),
+        query,
+        vector=vector,
+        text=text,
+        title=title,
+        candidates=candidates,
+        limit=limit,
+        options={"vector": vector, **options},
+    )
 
 
 class CrossgateReranker(Reranker):  # type: ignore[misc, unused-ignore]
@@ -148,7 +150,6 @@ class CrossgateReranker(Reranker):  # type: ignore[misc, unused-ignore]
             {"id": str(position), "text": text, "score": -float(position)}
             for position, text in enumerate(found[self.column].to_pylist())
         ]
-        common.check_search(query, None, 1, self.limit)
         result = rerank(query, rows, limit=self.limit, **self.options)
         if self.on_result is not None:
             self.on_result(result)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from crossgate.stores import _store_rows as common
@@ -12,6 +12,14 @@ if TYPE_CHECKING:
 
     from crossgate._values.results import RouteResult
 
+_DISTANCE = "{embedding} OPERATOR({schema}.<=>) %(vector)s::{schema}.vector"
+
+# pgvector need not be in a schema of the search path, so its names are qualified.
+_SCHEMA_OF_PGVECTOR = """
+SELECT nspname FROM pg_extension JOIN pg_namespace ON pg_namespace.oid = extnamespace
+WHERE extname = 'vector'
+"""
+
 # One statement, so that every row has its cosine, whichever channel finds it. `plainto_tsquery`
 # reads any query as plain words, but requires all of them in a document; for candidates, one of
 # them is enough. `to_jsonb` leaves out the long vectors.
@@ -20,13 +28,13 @@ WITH words AS (
     SELECT replace(plainto_tsquery({configuration}, %(query)s)::text, '&', '|')::tsquery AS asked
 ),
 found AS (
-    (SELECT {id} FROM {table} WHERE %(vector)s::vector IS NOT NULL AND {embedding} IS NOT NULL
-        ORDER BY {embedding} <=> %(vector)s::vector LIMIT %(most)s)
+    (SELECT {id} FROM {table} WHERE %(vector)s::text IS NOT NULL AND {embedding} IS NOT NULL
+        ORDER BY {distance} LIMIT %(most)s)
     UNION
     (SELECT {id} FROM {table}, words WHERE to_tsvector({configuration}, {text}) @@ asked
         ORDER BY ts_rank(to_tsvector({configuration}, {text}), asked) DESC LIMIT %(most)s)
 )
-SELECT to_jsonb(d) - %(embedding)s, 1 - ({embedding} <=> %(vector)s::vector)
+SELECT to_jsonb(d) - %(embedding)s, 1 - ({distance})
 FROM {table} AS d JOIN found USING ({id})
 """
 
@@ -72,27 +80,41 @@ def search(
         ModelError: `dependency_missing` without psycopg.
         Exception: Any error of the connection, such as for a missing table.
     """
-    common.check_search(query, vector, candidates, limit)
     psycopg = common.package("psycopg", "postgres")
     sql = psycopg.sql
-    statement = sql.SQL(_STATEMENT).format(
-        table=sql.Identifier(*([table] if isinstance(table, str) else table)),
-        embedding=sql.Identifier(embedding),
-        id=sql.Identifier(id),
-        text=sql.Identifier(text),
-        # A constant, so that an index on the expression can be used.
-        configuration=sql.SQL("{}::regconfig").format(sql.Literal(configuration)),
+
+    def fetch() -> Iterator[common.Row]:
+        # Tuples, whatever rows the connection makes.
+        cursor = connection.cursor(row_factory=psycopg.rows.tuple_row)
+        schema = cursor.execute(_SCHEMA_OF_PGVECTOR).fetchone()
+        distance = sql.SQL(_DISTANCE).format(
+            embedding=sql.Identifier(embedding), schema=sql.Identifier(*(schema or ("public",)))
+        )
+        statement = sql.SQL(_STATEMENT).format(
+            table=sql.Identifier(*([table] if isinstance(table, str) else table)),
+            embedding=sql.Identifier(embedding),
+            id=sql.Identifier(id),
+            text=sql.Identifier(text),
+            distance=distance,
+            # A constant, so that an index on the expression can be used.
+            configuration=sql.SQL("{}::regconfig").format(sql.Literal(configuration)),
+        )
+        parameters = {
+            "query": query.replace("\0", " "),
+            "vector": None if vector is None else str(common.numbers(vector)),
+            "most": candidates,
+            "embedding": embedding,
+        }
+        for values, cosine in cursor.execute(statement, parameters).fetchall():
+            yield common.Row(id=common.taken(values, id), values=values, cosine=cosine)
+
+    return common.search(
+        fetch(),
+        query,
+        vector=vector,
+        text=text,
+        title=title,
+        candidates=candidates,
+        limit=limit,
+        options=options,
     )
-    values = {
-        "query": query.replace("\0", " "),
-        "vector": None if vector is None else str([float(number) for number in vector]),
-        "most": candidates,
-        "embedding": embedding,
-    }
-    # Tuples, whatever rows the connection makes.
-    cursor = connection.cursor(row_factory=psycopg.rows.tuple_row)
-    found = []
-    for row, similarity in cursor.execute(statement, values).fetchall():
-        key = common.taken(row, id)
-        found.append(common.candidate_of(key, row, text=text, title=title, cosine=similarity))
-    return common.rerank_rows(query, found, limit=limit, options=options)
