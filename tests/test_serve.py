@@ -33,6 +33,12 @@ h11 = pytest.importorskip("h11", reason="the extra serve is not installed")
 QUERY = "how many nodes does staging have"
 TEXTS = ["Lunch is at noon.", "The staging cluster has five nodes.", "Bread needs yeast."]
 KEY = "right-key"
+SCOPE: dict[str, Any] = {
+    "type": "http",
+    "method": "POST",
+    "path": "/v2/rerank",
+    "headers": [(b"content-type", b"application/json")],
+}
 
 
 class Served:
@@ -407,6 +413,52 @@ def test_loopback_without_a_key_refuses_the_host_of_a_web_page() -> None:
         assert page.status_code == 403  # pages that need no key are refused too
 
 
+@pytest.mark.parametrize(
+    ("headers", "status", "code"),
+    [
+        ({}, 415, "unsupported_type"),
+        ({"content-type": "text/plain"}, 415, "unsupported_type"),
+        ({"content-type": "application/json, text/plain"}, 415, "unsupported_type"),
+        ({"origin": "https://a.test"}, 403, "foreign_origin"),
+        ({"origin": "null"}, 403, "foreign_origin"),
+        ({"origin": "http://localhost:9"}, 403, "foreign_origin"),
+    ],
+)
+def test_request_of_a_web_page_elsewhere_is_refused_before_the_application(
+    headers: dict[str, str], status: int, code: str
+) -> None:
+    from crossgate._serving.limits import Guard, Limits
+
+    sent: list[Any] = []
+
+    async def app(*_: Any) -> None:
+        raise AssertionError
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"{}"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    guard = Guard(app, limits=Limits(), key=None, hosts=frozenset({"localhost"}))
+    lines = {"host": "localhost:8787", **headers}
+    lines_sent = [(name.encode(), value.encode()) for name, value in lines.items()]
+    asyncio.run(guard(SCOPE | {"headers": lines_sent}, receive, send))
+    assert sent[0]["status"] == status
+    assert json.loads(sent[1]["body"])["code"] == code
+
+
+def test_page_of_the_server_may_ask_it() -> None:
+    with serving("--port", "0", "--reranker", "none", key="") as running:
+        for origin in (running.url, running.url.replace("127.0.0.1", "localhost")):
+            host = origin.removeprefix("http://")
+            headers = {"Content-Type": "application/json", "Origin": origin, "Host": host}
+            content = json.dumps({"query": QUERY, "documents": TEXTS}).encode()
+            options: dict[str, Any] = {"trust_env": False, "verify": False}
+            url = f"{running.url}/v2/rerank"
+            assert httpx2.post(url, content=content, headers=headers, **options).is_success
+
+
 def test_other_spellings_of_loopback_refuse_the_host_of_a_web_page() -> None:
     with serving("--host", "127.1", "--port", "0", "--reranker", "none", key="") as running:
         assert asked_as(running, "evil.example") == (403, "unknown_host")
@@ -493,7 +545,7 @@ def test_headers_that_do_not_arrive_close_the_connection(sent: bytes) -> None:
     """The first request or a further one on the same connection, which uvicorn waits for."""
     import uvicorn
 
-    from crossgate._serving.connections import Connection
+    from crossgate._serving.limits import Connection
 
     class Hasty(Connection):
         seconds = 3_600 if b"GET" in sent else 0.01
@@ -524,7 +576,7 @@ def test_read_timeout_applies_to_headers_only() -> None:
     """A body has a time of its own, and an answer takes as long as it takes."""
     import uvicorn
 
-    from crossgate._serving.connections import Connection
+    from crossgate._serving.limits import Connection
 
     clocks: list[Any] = []
 
@@ -569,7 +621,7 @@ def sent_at_once(served: Served, request: bytes) -> bytes:
 
 
 def test_headers_that_arrive_in_one_read_have_the_same_limit() -> None:
-    from crossgate._serving.connections import _Requests
+    from crossgate._serving.limits import _Requests
 
     for size, accepted in ((65_000, True), (66_000, False), (70_000, False)):
         for many in (1, 100):
@@ -616,7 +668,7 @@ def test_a_client_cannot_fill_the_terminal(capfd: pytest.CaptureFixture[str]) ->
 
 
 def test_incomplete_request_times_out() -> None:
-    from crossgate._serving.request_limits import Guard, Limits
+    from crossgate._serving.limits import Guard, Limits
 
     sent: list[Any] = []
 
@@ -627,13 +679,12 @@ def test_incomplete_request_times_out() -> None:
         sent.append(message)
 
     guard = Guard(never, limits=Limits(read_seconds=0.01), key=None)
-    scope: Any = {"type": "http", "path": "/v2/rerank", "headers": []}
-    asyncio.run(guard(scope, never, send))
+    asyncio.run(guard(SCOPE, never, send))
     assert sent[0]["status"] == 408
 
 
 def test_client_that_disconnects_early_gets_no_answer() -> None:
-    from crossgate._serving.request_limits import Guard, Limits
+    from crossgate._serving.limits import Guard, Limits
 
     sent: list[Any] = []
     left: list[Any] = [
@@ -651,7 +702,7 @@ def test_client_that_disconnects_early_gets_no_answer() -> None:
         raise AssertionError
 
     guard = Guard(app, limits=Limits(), key=None)
-    asyncio.run(guard({"type": "http", "path": "/v2/rerank", "headers": []}, receive, send))
+    asyncio.run(guard(SCOPE, receive, send))
     assert sent == []
 
 
@@ -660,7 +711,7 @@ def test_requests_beyond_the_queue_are_refused() -> None:
 
     from crossgate import rerank
     from crossgate._serving.app import Decisions, Refused
-    from crossgate._serving.request_limits import Limits
+    from crossgate._serving.limits import Limits
 
     go = threading.Event()
 

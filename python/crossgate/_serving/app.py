@@ -1,11 +1,15 @@
 """The ASGI application: endpoints, the queue of decisions, and metrics."""
 
+import base64
+import hashlib
 import html
 import json
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
+from importlib.resources import files
 from typing import Any, TypeVar
 
 import anyio
@@ -23,8 +27,7 @@ from crossgate._core import __version__
 from crossgate._decision.explain import Explanation
 from crossgate._decision.rerank_candidates import rerank
 from crossgate._decision.router import Router
-from crossgate._serving.request_limits import Guard, Limits
-from crossgate._serving.start_page import look
+from crossgate._serving.limits import Guard, Limits
 from crossgate._serving.wire_formats import (
     NONE_OPTIONS,
     Choice,
@@ -305,7 +308,7 @@ def application(
 
     @app.get("/", include_in_schema=False)
     async def page() -> HTMLResponse:
-        return look()
+        return _start_page()
 
     @app.get("/health", summary="Whether the server can decide")
     async def health() -> dict[str, Any]:
@@ -425,4 +428,39 @@ def _page(openapi: dict[str, Any]) -> str:
         f"<h1>crossgate {__version__}</h1>"
         '<p>Machine-readable: <a href="openapi.json">openapi.json</a></p>'
         f"{''.join(parts)}<h2>Schemas</h2><pre>{schemas}</pre></html>"
+    )
+
+
+@cache
+def _start_page_text() -> str:
+    return files("crossgate._serving").joinpath("page.html").read_text(encoding="utf-8")
+
+
+@cache
+def _security_policy() -> str:
+    """Return the Content-Security-Policy: the page's own script and style, and this server only."""
+
+    def hashed(tag: str) -> str:
+        found = re.search(rf"<{tag}>(.*?)</{tag}>", _start_page_text(), re.DOTALL)
+        content = found[1] if found else ""
+        digest = base64.b64encode(hashlib.sha256(content.encode("utf-8")).digest()).decode("ascii")
+        return f"'sha256-{digest}'"
+
+    return (
+        f"default-src 'none'; script-src {hashed('script')}; style-src {hashed('style')}; "
+        "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'"
+    )
+
+
+def _start_page() -> HTMLResponse:
+    """Return the page for decisions, a file, with the headers that protect it."""
+    return HTMLResponse(
+        _start_page_text(),
+        headers={
+            "content-security-policy": _security_policy(),
+            "referrer-policy": "no-referrer",
+            "x-content-type-options": "nosniff",
+            "cache-control": "no-store",
+        },
     )
