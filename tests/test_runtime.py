@@ -24,6 +24,7 @@ from crossgate import (
     CrossgateError,
     Index,
     InputError,
+    ModelError,
     OnnxEmbedder,
     Profile,
     Router,
@@ -33,6 +34,7 @@ from crossgate import (
 from crossgate._reranking import cross_encoder, shared_state
 from crossgate._runtime import onnx as runtime
 from crossgate._runtime import threads
+from crossgate._runtime.external_data import check_external_data
 from crossgate._runtime.models import manifest as registry
 from crossgate._runtime.models.folder import locate
 from crossgate._runtime.models.local_files import LocalModel
@@ -256,6 +258,71 @@ def test_a_file_that_is_garbage(tmp_path: Path, broken: str, content: bytes) -> 
     assert "'garbage'" in message
     # It stays refused, and is not half loaded.
     refused("model_unsupported", lambda: encoder.score("red", passages_of(["fox"])))
+
+
+def with_weights_in(folder: Path, location: str) -> Path:
+    """Write a model whose weights are in a file, here named in the graph of a branch."""
+    write_model(folder, SUMMED, ["input_ids"])
+    model = graphs.load(folder / "model.onnx")
+    tensor = graphs.numpy_helper.from_array(np.zeros((64, 64), np.float32), "weights")
+    tensor.ClearField("raw_data")
+    tensor.data_location = graphs.TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value=location)
+    branch = graphs.helper.make_graph([], "branch", [], [], [tensor])
+    node = graphs.helper.make_node("If", ["condition"], ["unused"], then_branch=branch)
+    model.graph.node.append(node)
+    (folder / "model.onnx").write_bytes(model.SerializeToString())
+    return folder
+
+
+@pytest.mark.parametrize(
+    "location",
+    ["*/_ORT_MEM_ADDR_/*", "../weights", "../../etc/passwd", "/etc/passwd", "a/b", "C:b", ".", ""],
+)
+def test_weights_outside_of_the_folder_are_refused(tmp_path: Path, location: str) -> None:
+    folder = with_weights_in(tmp_path / "attack", location)
+    (tmp_path / "weights").write_bytes(bytes(64 * 64 * 4))
+    message = refused("model_unsupported", lambda: OnnxEmbedder(folder).embed(["red"]))
+    assert f"weights in {location!r}" in message
+    result = rerank("red", ["red fox"], reranker=folder)
+    assert [one.code for one in result.degraded] == ["no_profile", "reranker_unavailable"]
+
+
+def test_weights_behind_a_link_are_refused_unless_the_graph_is_there_too(tmp_path: Path) -> None:
+    folder = with_weights_in(tmp_path / "attack", "weights")
+    (tmp_path / "weights").write_bytes(bytes(64 * 64 * 4))
+    (folder / "weights").symlink_to(tmp_path / "weights")
+    with pytest.raises(ModelError, match="without a link"):
+        check_external_data("attack", folder / "model.onnx")
+    (folder / "model.onnx").rename(tmp_path / "graph")  # as in the hub's own cache
+    (folder / "model.onnx").symlink_to(tmp_path / "graph")
+    check_external_data("attack", folder / "model.onnx")
+
+
+@pytest.mark.parametrize("content", [b"\x3a\x7f", b"\x3b\x3c", b"\xff" * 40, b"\x3a", b"\x0d\x01"])
+def test_broken_graph_is_refused_before_onnxruntime_reads_it(
+    tmp_path: Path, content: bytes
+) -> None:
+    (tmp_path / "model.onnx").write_bytes(content)
+    with pytest.raises(ModelError, match="is not an ONNX graph"):
+        check_external_data("broken", tmp_path / "model.onnx")
+
+
+def test_a_panic_of_a_tokenizer_degrades_the_result(tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "panic", SUMMED, ["input_ids"])
+    settings = json.loads((folder / "tokenizer.json").read_text())
+    pattern = {"Regex": r"(a|aa)+\d"}  # beyond the limit of retries in a long word
+    settings["pre_tokenizer"] = {
+        "type": "Split",
+        "pattern": pattern,
+        "behavior": "Isolated",
+        "invert": False,
+    }
+    (folder / "tokenizer.json").write_text(json.dumps(settings))
+    result = rerank("red fox", ["a" * 90, "red"], reranker=folder)
+    assert [one.code for one in result.degraded] == ["no_profile", "reranker_failed"]
+    assert "tokenizer of model 'panic' panicked" in result.degraded[1].detail
+    refused("model_failed", lambda: OnnxEmbedder(folder).embed(["a" * 90]))
 
 
 @pytest.mark.parametrize("missing", ["model.onnx", "tokenizer.json"])

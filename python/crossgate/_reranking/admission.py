@@ -24,7 +24,7 @@ from crossgate._reranking.contract import (
 )
 from crossgate._reranking.health import CircuitBreaker, LatencyEstimate, State
 from crossgate._runtime.threads import run_on_thread
-from crossgate._support.errors import InputError, ModelError, RerankerError
+from crossgate._support.errors import InputError, ModelError, RerankerError, panics_as_errors
 from crossgate._support.wording import counted, share_of
 from crossgate._values.results import Degradation, Passage
 
@@ -245,9 +245,10 @@ class GuardedReranker:
         self, query: str, given: list[Passage], deadline: Deadline, enough: Enough | None
     ) -> Sequence[PairScore | None]:
         try:
-            if enough is not None and isinstance(self.reranker, AnytimeReranker):
-                return self.reranker.score_until(query, given, deadline=deadline, enough=enough)
-            return self.reranker.score(query, given, deadline=deadline)
+            with panics_as_errors(f"the reranker {self.name}"):
+                if enough is not None and isinstance(self.reranker, AnytimeReranker):
+                    return self.reranker.score_until(query, given, deadline=deadline, enough=enough)
+                return self.reranker.score(query, given, deadline=deadline)
         except StopIteration:  # futures and generators cannot carry a StopIteration
             raise RuntimeError(f"{self.name} raised StopIteration") from None
 

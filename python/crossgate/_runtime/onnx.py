@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from crossgate._runtime import onnx_library
+from crossgate._runtime.external_data import check_external_data
 from crossgate._runtime.onnx_library import OnnxError, RunOptions, Tensor
 from crossgate._runtime.threads import run_on_thread
 from crossgate._runtime.tokenizer import Input, Tokenizer
@@ -57,10 +58,14 @@ class OnnxModel:
         try:
             # Both release the interpreter's lock while they load.
             tokenizer = run_on_thread(lambda: Tokenizer(local), "load")
+            if not local.bundled:  # the files of a bundled model have the hashes of the package
+                check_external_data(local.name, local.model)
             self._session = onnx_library.Session(local.model)
             self.tokenizer = tokenizer.result()
         except ImportError as error:
             raise _dependency_missing(local.name, error) from error
+        except ModelError:
+            raise
         except Exception as error:  # the package `tokenizers` raises bare exceptions
             raise ModelError(
                 "model_unsupported", f"model {local.name!r} cannot be loaded: {_first_line(error)}"

@@ -23,8 +23,8 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-# The version of the table that is asked for: that of onnxruntime 1.22.
-_VERSION = 22
+# The version of the table that is asked for: that of onnxruntime 1.24.
+_VERSION = 24
 
 _FATAL = 4  # the only level that is logged; errors are returned
 _INT64 = 7

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from crossgate._core import WordPieces
+from crossgate._support.errors import panics_as_errors
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -81,6 +82,11 @@ class Tokenizer:
     def __init__(self, local: LocalModel) -> None:
         self._local = local
         self._prefix: list[int] = []
+        with panics_as_errors(f"the tokenizer of model {local.name!r}"):
+            self._load()
+
+    def _load(self) -> None:
+        local = self._local
         if local.bundled:
             self._encode, self.single, self.pair = _of_core(local.tokenizer)
             return
@@ -103,7 +109,7 @@ class Tokenizer:
 
     def pieces(self, text: str, most: int = sys.maxsize) -> list[int]:
         """Return the first `most` word pieces of a text, or of its start if it is too long."""
-        return self._encode(text[: self._local.max_length * _CHARACTERS_PER_PIECE], most)
+        return self._pieces_of(text[: self._local.max_length * _CHARACTERS_PER_PIECE], most)
 
     def ends(self, text: str, most: int) -> list[int]:
         """Return the first and the last word pieces of a text, `most` of them in all.
@@ -111,9 +117,14 @@ class Tokenizer:
         The text must have more pieces than that.
         """
         size = most * _CHARACTERS_PER_PIECE
-        last = self._encode(text[-size:], sys.maxsize)
+        last = self._pieces_of(text[-size:], sys.maxsize)
         unread = max(len(last) - most // 2, 0)
-        return self._encode(text[:size], most - most // 2) + last[unread:]
+        return self._pieces_of(text[:size], most - most // 2) + last[unread:]
+
+    def _pieces_of(self, text: str, most: int) -> list[int]:
+        # A regular expression of a tokenizer can exceed the limits of its engine.
+        with panics_as_errors(f"the tokenizer of model {self._local.name!r}"):
+            return self._encode(text, most)
 
     def query(self, text: str) -> list[int]:
         """Return the word pieces of a pair's first part: the query with the template's prefix.

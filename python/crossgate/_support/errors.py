@@ -21,6 +21,9 @@ Catch the base class to catch them all, and test `code`, never the message:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class CrossgateError(Exception):
     """Base of every exception that crossgate raises deliberately.
@@ -107,6 +110,27 @@ class RerankerError(CrossgateError):
 
     Codes: `circuit_breaker`, `budget`, `api_error`, `partial_scores`, `no_key`.
     """
+
+
+@contextmanager
+def panics_as_errors(what: str) -> Iterator[None]:
+    """Raise a panic of Rust code as a `ModelError`.
+
+    The core and packages such as `tokenizers` raise it as PyO3's `PanicException`, which is no
+    `Exception` and can only be told by its name.
+
+    Args:
+        what: What called the code, for the error.
+
+    Raises:
+        ModelError: `model_failed`.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise ModelError("model_failed", f"{what} panicked: {first_line(error)}") from error
 
 
 def first_line(error: BaseException) -> str:
