@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import unicodedata
 from collections.abc import Mapping
@@ -24,7 +25,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from commands import CROSSGATE, SCHEMAS, Run, checked, environment
 from conftest import LIBRARY
-from crossgate import Index, Policy, Profile
+from crossgate import Index, Policy, Profile, SourceError
 from crossgate._cli import output as printing
 from crossgate._core import Answer, Floors, Lexical, Warnings, Winner
 from crossgate._telemetry.log import LoggedDecision, LoggedUse, read_log
@@ -1132,6 +1133,16 @@ def test_commands_work_with_an_unusable_home_folder(
     ):
         done = run(*arguments, variables=variables)
         assert (done.code, done.err) == (0, ""), arguments
+
+
+def test_no_folder_for_temporary_files_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    from crossgate._cli.labelled import runs_folder
+
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: ["/proc/nowhere"])
+    with pytest.raises(SourceError, match="set TMPDIR") as caught, runs_folder(None):
+        pass
+    assert caught.value.code == "unwritable"
 
 
 def test_commands_work_without_a_network(

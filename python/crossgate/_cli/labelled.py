@@ -319,9 +319,21 @@ def _unwritten(folder: Path, name: str, written: set[Path]) -> Path:
 
 @contextmanager
 def runs_folder(path: str | None) -> Iterator[Path]:
-    """Yield the folder for stored runs: the given folder, or a temporary one."""
+    """Yield the folder for stored runs: the given folder, or a temporary one.
+
+    Raises:
+        SourceError: `unwritable` if no temporary folder can be made.
+    """
     if path is not None:
         yield Path(path)
         return
-    with tempfile.TemporaryDirectory(prefix="crossgate-") as folder:
+    try:
+        temporary = tempfile.TemporaryDirectory(prefix="crossgate-")
+    except OSError as error:
+        raise SourceError(
+            "unwritable",
+            f"the runs need a temporary folder: {error.strerror}; set TMPDIR to a folder that can "
+            "be written, or pass one with --runs",
+        ) from error
+    with temporary as folder:
         yield Path(folder)
