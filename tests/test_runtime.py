@@ -583,6 +583,43 @@ def test_invalid_environment_variable(monkeypatch: pytest.MonkeyPatch, setting: 
     assert threads.run_all(str, range(2)) == ["0", "1"]
 
 
+def test_threads_follow_the_quota_of_a_control_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    group = Path("/sys/fs/cgroup/cpu/crossgate-test")
+    try:
+        group.mkdir()
+    except OSError:
+        pytest.skip("this user cannot create a control group for CPU time")
+    try:
+        (group / "cpu.cfs_period_us").write_text("100000")
+        (group / "cpu.cfs_quota_us").write_text("70000")
+        script = (
+            f"import os; open({str(group / 'cgroup.procs')!r}, 'w').write(str(os.getpid()))\n"
+            "from crossgate._runtime.threads import number_of_threads\n"
+            "print(number_of_threads())"
+        )
+        monkeypatch.delenv("CROSSGATE_THREADS", raising=False)
+        command = [sys.executable, "-c", script]
+        run = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+        assert run.stdout == "1\n"
+    finally:
+        group.rmdir()
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system has no affinity")
+def test_threads_follow_the_affinity_of_the_process() -> None:
+    script = (
+        "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
+        "from crossgate._runtime.threads import number_of_threads\n"
+        "print(number_of_threads())"
+    )
+    environment = {k: v for k, v in os.environ.items() if k != "CROSSGATE_THREADS"}
+    command = [sys.executable, "-c", script]
+    run = subprocess.run(
+        command, capture_output=True, text=True, check=True, timeout=60, env=environment
+    )
+    assert run.stdout == "1\n"
+
+
 def test_results_keep_their_order() -> None:
     set_threads(4)
     assert threads.run_all(lambda number: number * 2, range(50)) == list(range(0, 100, 2))

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import contextvars
-import math
 import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import cache
 from itertools import count, takewhile
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from crossgate._runtime.cgroups import cpu_quota
+import crossgate._core as _core
 from crossgate._support.checks import check_count
 from crossgate._support.errors import InputError
 
@@ -90,17 +90,14 @@ def number_of_threads() -> int:
     return available_processors()
 
 
+@cache
 def available_processors() -> int:
     """Return the processors of the process, by affinity and by the CPU quota of its container.
 
-    A quota of 1.5 processors counts as 2, since one thread could not use it up.
+    A quota of 1.5 processors counts as 1. The result is kept, since reading it opens files and the
+    quota of a container rarely changes.
     """
-    if hasattr(os, "sched_getaffinity"):
-        processors = len(os.sched_getaffinity(0))
-    else:
-        processors = os.cpu_count() or 1
-    quota = cpu_quota()
-    return processors if quota is None else min(processors, math.ceil(quota))
+    return _core.available_processors()
 
 
 def _after_fork() -> None:

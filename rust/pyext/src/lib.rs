@@ -9,6 +9,8 @@ mod index;
 /// The compiled core of crossgate, which the package wraps.
 #[pyo3::pymodule(gil_used = false)]
 mod _core {
+    use pyo3::pyfunction;
+
     #[pymodule_export]
     use crate::decide::{
         analyze, can_stop, combine, conclude, describe, evidence, fit_shortlist, fits, gated,
@@ -44,6 +46,12 @@ mod _core {
         signals::{Signals, Stage2Signals},
         stage1::{Blend, Scored, Span},
     };
+
+    /// The processors of the process, by affinity and by the CPU quota of its control group.
+    #[pyfunction]
+    fn available_processors() -> usize {
+        std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+    }
 
     #[pymodule_export]
     const MOST_CANDIDATES: usize = crossgate_core::profile::MOST_CANDIDATES;
