@@ -427,7 +427,7 @@ def test_loopback_without_a_key_refuses_the_host_of_a_web_page() -> None:
 def test_request_of_a_web_page_elsewhere_is_refused_before_the_application(
     headers: dict[str, str], status: int, code: str
 ) -> None:
-    from crossgate._serving.limits import Guard, Limits
+    from crossgate._serving.request_limits import Guard, Limits
 
     sent: list[Any] = []
 
@@ -545,7 +545,7 @@ def test_headers_that_do_not_arrive_close_the_connection(sent: bytes) -> None:
     """The first request or a further one on the same connection, which uvicorn waits for."""
     import uvicorn
 
-    from crossgate._serving.limits import Connection
+    from crossgate._serving.request_limits import Connection
 
     class Hasty(Connection):
         seconds = 3_600 if b"GET" in sent else 0.01
@@ -576,7 +576,7 @@ def test_read_timeout_applies_to_headers_only() -> None:
     """A body has a time of its own, and an answer takes as long as it takes."""
     import uvicorn
 
-    from crossgate._serving.limits import Connection
+    from crossgate._serving.request_limits import Connection
 
     clocks: list[Any] = []
 
@@ -621,7 +621,7 @@ def sent_at_once(served: Served, request: bytes) -> bytes:
 
 
 def test_headers_that_arrive_in_one_read_have_the_same_limit() -> None:
-    from crossgate._serving.limits import _Requests
+    from crossgate._serving.request_limits import _Requests
 
     for size, accepted in ((65_000, True), (66_000, False), (70_000, False)):
         for many in (1, 100):
@@ -668,7 +668,7 @@ def test_a_client_cannot_fill_the_terminal(capfd: pytest.CaptureFixture[str]) ->
 
 
 def test_incomplete_request_times_out() -> None:
-    from crossgate._serving.limits import Guard, Limits
+    from crossgate._serving.request_limits import Guard, Limits
 
     sent: list[Any] = []
 
@@ -684,7 +684,7 @@ def test_incomplete_request_times_out() -> None:
 
 
 def test_client_that_disconnects_early_gets_no_answer() -> None:
-    from crossgate._serving.limits import Guard, Limits
+    from crossgate._serving.request_limits import Guard, Limits
 
     sent: list[Any] = []
     left: list[Any] = [
@@ -711,7 +711,7 @@ def test_requests_beyond_the_queue_are_refused() -> None:
 
     from crossgate import rerank
     from crossgate._serving.app import Decisions, Refused
-    from crossgate._serving.limits import Limits
+    from crossgate._serving.request_limits import Limits
 
     go = threading.Event()
 

@@ -60,7 +60,7 @@ Answer = list[tuple[int | None, float | None]]
 @pytest.fixture(scope="module")
 def server() -> Iterator[Any]:
     from crossgate._serving.app import application
-    from crossgate._serving.limits import Limits
+    from crossgate._serving.request_limits import Limits
 
     app = application(router=None, limits=Limits(), key=None, hosts=None, options={})
     with client.TestClient(app) as asked:

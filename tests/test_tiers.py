@@ -347,7 +347,7 @@ def test_a_local_tier_keeps_the_prefix_that_it_had_time_for() -> None:
 
 def test_the_bundled_model_stops_in_time_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     # The model stops by itself. On a busy machine that may be heard of late.
-    monkeypatch.setattr("crossgate._reranking.admission._GRACE", 60.0)
+    monkeypatch.setattr("crossgate._reranking.guard._GRACE", 60.0)
     encoder = CrossEncoder()
     encoder.score("warm up", passages_of(["warm up"]))
     passages = passages_of(["what is wanted here " * 200] * 4_000)

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from conftest import refused
-from crossgate._reranking.health import Permit, Transition
+from crossgate._reranking.shared_state import Permit, Transition
 from crossgate.rerankers import CircuitBreaker, Deadline, LatencyEstimate, State
 
 LAWFUL = {

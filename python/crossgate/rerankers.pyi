@@ -1,6 +1,5 @@
 """The public names of `crossgate.rerankers`, and the module that each one comes from."""
 
-from crossgate._reranking.admission import GuardedReranker as GuardedReranker
 from crossgate._reranking.contract import AsyncReranker as AsyncReranker
 from crossgate._reranking.contract import Deadline as Deadline
 from crossgate._reranking.contract import PairScore as PairScore
@@ -9,9 +8,7 @@ from crossgate._reranking.contract import Scores as Scores
 from crossgate._reranking.contract import passages_of as passages_of
 from crossgate._reranking.cross_encoder import CrossEncoder as CrossEncoder
 from crossgate._reranking.decision_model import DecisionReranker as DecisionReranker
-from crossgate._reranking.health import CircuitBreaker as CircuitBreaker
-from crossgate._reranking.health import LatencyEstimate as LatencyEstimate
-from crossgate._reranking.health import State as State
+from crossgate._reranking.guard import GuardedReranker as GuardedReranker
 from crossgate._reranking.hosted_rerankers import CohereReranker as CohereReranker
 from crossgate._reranking.hosted_rerankers import JinaReranker as JinaReranker
 from crossgate._reranking.hosted_rerankers import VoyageReranker as VoyageReranker
@@ -20,6 +17,9 @@ from crossgate._reranking.llm import LLMReranker as LLMReranker
 from crossgate._reranking.remote import RemoteReranker as RemoteReranker
 from crossgate._reranking.remote import Transport as Transport
 from crossgate._reranking.remote import TransportError as TransportError
+from crossgate._reranking.shared_state import CircuitBreaker as CircuitBreaker
+from crossgate._reranking.shared_state import LatencyEstimate as LatencyEstimate
+from crossgate._reranking.shared_state import State as State
 from crossgate._reranking.shared_state import shut_down as shut_down
 from crossgate._values.results import Passage as Passage
 

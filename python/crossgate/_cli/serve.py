@@ -75,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
         package(name, "crossgate serve", extra="serve")
     import uvicorn
 
-    from crossgate._serving.limits import Connection
+    from crossgate._serving.request_limits import Connection
 
     listening = _listen(options)
     bound = _identity(options.unix) if options.unix else None
@@ -125,7 +125,7 @@ def _application(options: argparse.Namespace, hosts: frozenset[str] | None) -> A
     from crossgate._retrieval.document_index import Index
     from crossgate._runtime.threads import number_of_threads
     from crossgate._serving.app import application
-    from crossgate._serving.limits import Limits
+    from crossgate._serving.request_limits import Limits
 
     limits = Limits(
         body=_at_least_one("--max-bytes", options.max_bytes),

@@ -24,7 +24,7 @@ from crossgate._values.profile_files import check_models
 from crossgate._values.results import Degradation, Passage, degradation
 
 if TYPE_CHECKING:
-    from crossgate._reranking.admission import GuardedReranker
+    from crossgate._reranking.guard import GuardedReranker
     from crossgate._telemetry.events import Watch
 
     Named = Reranker | str | PathLike[str]
@@ -222,7 +222,7 @@ class Chain:
     def _guarded(self, position: int) -> GuardedReranker:
         """Return a reranker of the chain, wrapped in `GuardedReranker` unless it already is."""
         if position not in self._members_guarded:
-            from crossgate._reranking.admission import GuardedReranker
+            from crossgate._reranking.guard import GuardedReranker
 
             reranker = self._load(self._members[position])
             self._members_guarded[position] = (

@@ -12,7 +12,7 @@ from crossgate._runtime.models.folder import locate
 from crossgate._runtime.models.local_files import LocalModel
 from crossgate._runtime.models.manifest import EMBEDDER
 from crossgate._runtime.threads import loading, run_all
-from crossgate._support.errors import ModelError, panics_as_errors
+from crossgate._support.errors import ModelError, raise_panic
 from crossgate._support.wording import counted
 from crossgate._values.results import Vector
 
@@ -87,8 +87,11 @@ class OnnxEmbedder:
         Raises:
             ModelError: `dependency_missing`, `model_unsupported` or `model_failed`.
         """
-        with panics_as_errors(f"the embedder {self._local.name}"):
+        try:
             return run_all(self._loaded(), texts, progress)
+        except BaseException as error:
+            raise_panic(error, f"the embedder {self._local.name}")
+            raise
 
     def need(self, vector: Vector) -> float | None:
         """Return the probability that a query asks for anything that a document could serve.

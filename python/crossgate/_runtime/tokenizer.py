@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from crossgate._core import WordPieces
-from crossgate._support.errors import panics_as_errors
+from crossgate._support.errors import raise_panic
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,14 +82,17 @@ class Tokenizer:
     def __init__(self, local: LocalModel) -> None:
         self._local = local
         self._prefix: list[int] = []
-        with panics_as_errors(f"the tokenizer of model {local.name!r}"):
-            self._load()
-
-    def _load(self) -> None:
-        local = self._local
         if local.bundled:
             self._encode, self.single, self.pair = _of_core(local.tokenizer)
             return
+        try:
+            self._load(local)
+        except BaseException as error:
+            raise_panic(error, f"the tokenizer of model {local.name!r}")
+            raise
+
+    def _load(self, local: LocalModel) -> None:
+        """Load the tokenizer of a model that is not bundled."""
         tokenizer = _of_package(local.tokenizer)
         if local.template is None:
             self._encode = _encoder(tokenizer)
@@ -123,8 +126,11 @@ class Tokenizer:
 
     def _pieces_of(self, text: str, most: int) -> list[int]:
         # A regular expression of a tokenizer can exceed the limits of its engine.
-        with panics_as_errors(f"the tokenizer of model {self._local.name!r}"):
+        try:
             return self._encode(text, most)
+        except BaseException as error:
+            raise_panic(error, f"the tokenizer of model {self._local.name!r}")
+            raise
 
     def query(self, text: str) -> list[int]:
         """Return the word pieces of a pair's first part: the query with the template's prefix.

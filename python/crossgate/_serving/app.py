@@ -27,7 +27,7 @@ from crossgate._core import __version__
 from crossgate._decision.explain import Explanation
 from crossgate._decision.rerank_candidates import rerank
 from crossgate._decision.router import Router
-from crossgate._serving.limits import Guard, Limits
+from crossgate._serving.request_limits import Guard, Limits
 from crossgate._serving.wire_formats import (
     NONE_OPTIONS,
     Choice,

@@ -21,9 +21,6 @@ Catch the base class to catch them all, and test `code`, never the message:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 
 class CrossgateError(Exception):
     """Base of every exception that crossgate raises deliberately.
@@ -112,24 +109,20 @@ class RerankerError(CrossgateError):
     """
 
 
-@contextmanager
-def panics_as_errors(what: str) -> Iterator[None]:
-    """Raise a panic of Rust code as a `ModelError`.
+def raise_panic(error: BaseException, what: str) -> None:
+    """Raise a `ModelError` if an error is a panic of Rust code.
 
-    The core and packages such as `tokenizers` raise it as PyO3's `PanicException`, which is no
-    `Exception` and can only be told by its name.
+    The core and packages such as `tokenizers` raise a panic as PyO3's `PanicException`, which is no
+    `Exception` and is known by its name only.
 
     Args:
-        what: What called the code, for the error.
+        error: The error that was raised.
+        what: What called the code, for the message.
 
     Raises:
         ModelError: `model_failed`.
     """
-    try:
-        yield
-    except BaseException as error:
-        if type(error).__name__ != "PanicException":
-            raise
+    if type(error).__name__ == "PanicException":
         raise ModelError("model_failed", f"{what} panicked: {first_line(error)}") from error
 
 

@@ -22,9 +22,9 @@ from crossgate._reranking.contract import (
     Scores,
     check_reranker,
 )
-from crossgate._reranking.health import CircuitBreaker, LatencyEstimate, State
+from crossgate._reranking.shared_state import CircuitBreaker, LatencyEstimate, State
 from crossgate._runtime.threads import run_on_thread
-from crossgate._support.errors import InputError, ModelError, RerankerError, panics_as_errors
+from crossgate._support.errors import InputError, ModelError, RerankerError, raise_panic
 from crossgate._support.wording import counted, share_of
 from crossgate._values.results import Degradation, Passage
 
@@ -245,12 +245,14 @@ class GuardedReranker:
         self, query: str, given: list[Passage], deadline: Deadline, enough: Enough | None
     ) -> Sequence[PairScore | None]:
         try:
-            with panics_as_errors(f"the reranker {self.name}"):
-                if enough is not None and isinstance(self.reranker, AnytimeReranker):
-                    return self.reranker.score_until(query, given, deadline=deadline, enough=enough)
-                return self.reranker.score(query, given, deadline=deadline)
+            if enough is not None and isinstance(self.reranker, AnytimeReranker):
+                return self.reranker.score_until(query, given, deadline=deadline, enough=enough)
+            return self.reranker.score(query, given, deadline=deadline)
         except StopIteration:  # futures and generators cannot carry a StopIteration
             raise RuntimeError(f"{self.name} raised StopIteration") from None
+        except BaseException as error:
+            raise_panic(error, self.name)
+            raise
 
     def _checked(
         self, passages: Sequence[Passage], number: int, answer: Sequence[PairScore | None]
