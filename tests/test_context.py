@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from crossgate._agents.hook.answer import _context
 from crossgate._agents.hook.formats import AGENTS, read_hook_prompt
 from crossgate._retrieval.document_index import bundled_embedder
 from crossgate._sources.transcripts import last_requests
-from crossgate._values.agent_prompts import is_from_machine
+from crossgate._values.agent_prompts import is_command, words_of
 from hook_home import Home
 
 SKILLS = {
@@ -300,17 +301,107 @@ def test_last_requests_are_those_of_the_person(tmp_path: Path) -> None:
     assert last_requests(path, tail=80) == ["and page two"]
 
 
-def test_prompts_of_agents_are_recognised() -> None:
-    for text in (
+@pytest.mark.parametrize(
+    "text",
+    [
         "<task-notification>\n<status>done</status>",
         "<teammate-message from='a'>hello</teammate-message>",
+        "<cross-session-message from='b'>hello</cross-session-message>\nNot typed by your user.",
         "<subagent_result>3 files</subagent_result>",
+        "<command-message>deploy</command-message>\n<command-name>/deploy</command-name>",
+        "<system-reminder>cut off",
+        "<git_status>clean</git_status>\n<user_info>linux</user_info>",
         "[subagent report] all tests pass",
+        "[Subagent hand-back] The text below is the final report of a subagent.",
+        "[SYSTEM NOTIFICATION - NOT USER INPUT]\nThis is an automated event.",
         "This session is being continued from a previous conversation that ran out of context.",
-    ):
-        assert is_from_machine(text), text
-    for text in ("<div> is not closed, fix the page", "[WIP] rename this branch", "agent report"):
-        assert not is_from_machine(text), text
+        "Another Claude session sent a message:\nare you done?",
+        "Stop hook feedback:\n2 tests fail",
+        "SubagentStop hook feedback: 2 tests fail",
+        "# AGENTS.md instructions for /home/me/work",
+        "# Files mentioned by the user:\n\n## a.png: /tmp/a.png",
+    ],
+)
+def test_prompts_of_agents_have_no_words_of_a_person(text: str) -> None:
+    assert words_of(text) == ""
+
+
+WORDS = "tidy the <b>first</b> page\nand number the rest"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"<ide_opened_file>The user opened a.py.</ide_opened_file>\n{WORDS}",
+        f"\ufeff<ide_selection>x = <y></ide_selection><system-reminder>z</system-reminder>{WORDS}",
+        f"{WORDS}\n\n<environment_details>\n# Open tabs\n</environment_details>",
+        f"<task>{WORDS}</task>\n<environment_details>cwd</environment_details>",
+        f"<additional_data><rules>r</rules></additional_data>\n<user_query>\n{WORDS}\n</user_query>",
+        f"<context>today</context><editorContext>a</editorContext><userRequest>{WORDS}</userRequest>",
+        f"<USER_REQUEST>\n{WORDS}\n</USER_REQUEST>\n<USER_SETTINGS>9</USER_SETTINGS>",
+        f"<unheard-of note='1'>x</unheard-of>\n{WORDS}",
+        f"# Context from my IDE setup:\n\n## Open tabs:\n\n## My request for Codex:\n{WORDS}",
+        f"{WORDS}\n--- Content from referenced files ---\nx\n--- End of content ---",
+        WORDS,
+    ],
+)
+def test_additions_of_editors_are_left_out(text: str) -> None:
+    assert words_of(text) == WORDS
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<div> is not closed, fix the page",
+        "<div>a</div> is too wide",
+        "<my-button> is not shown",
+        "<my-button>a</my-button>",
+        "<context>a letter</context><rules>in Latin</rules>",
+        "why does this fail? <my-button>a</my-button>",
+        "[WIP] rename this branch",
+        "agent report",
+        " \n",
+        "",
+    ],
+)
+def test_what_a_person_writes_is_not_changed(text: str) -> None:
+    assert words_of(text) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["/deploy staging", "/tools:merge a.pdf", "/clear", "\ufeff/clear", "$tidy it", "! ls"]
+)
+def test_commands_are_recognised(text: str) -> None:
+    assert is_command(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "/app.json is broken",
+        "/usr/bin/env: no such file",
+        "/tmp is full",
+        "$PATH is empty",
+        "$5 off",
+    ],
+)
+def test_paths_and_variables_are_no_commands(text: str) -> None:
+    assert not is_command(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<a_b>x</a_b>" * 6_000,
+        "x" + "<a_b>x</a_b>" * 6_000,
+        "<agent_" * 9_000,
+        " " * 60_000 + "</a_b>",
+    ],
+)
+def test_tags_without_end_take_no_time(text: str) -> None:
+    start = perf_counter()
+    words_of(text)
+    assert perf_counter() - start < 5
 
 
 def test_the_hook_knows_project_and_conversation(tmp_path: Path) -> None:

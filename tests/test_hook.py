@@ -424,6 +424,7 @@ SKIPPED = {
         "not_a_person",
     ),
     "a reminder": ("<system-reminder>merge PDF files", "not_a_person"),
+    "a command after the open file": ("<ide_opened_file>a</ide_opened_file>/clear", "command"),
 }
 
 
@@ -434,15 +435,37 @@ def test_commands_and_agent_messages_are_skipped(home: Home, prompt: str, reason
     assert (last(home)["outcome"], last(home)["reason"]) == ("skipped", reason)
 
 
-def test_a_path_is_not_a_command(home: Home) -> None:
-    assert home.hook(home.call(f"/home/me/a.pdf and b.pdf: {PDF}")).context
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        f"/home/me/a.pdf and b.pdf: {PDF}",
+        f"<ide_opened_file>The user opened a.csv in the IDE.</ide_opened_file>\n{PDF}",
+        f"<ide_selection>a, b\n1, 2</ide_selection>\n{PDF}\n<system-reminder>x</system-reminder>",
+    ],
+    ids=["path", "open file", "selection"],
+)
+def test_the_words_of_a_person_are_judged(home: Home, prompt: str) -> None:
+    assert "- pdf-toolkit" in home.hook(home.call(prompt)).context
+
+
+def test_a_message_between_agents_is_skipped(home: Home) -> None:
+    assert home.hook(home.call(PDF, source="system")).out == b""
+    assert last(home)["reason"] == "not_a_person"
+    assert home.hook(home.call(PDF, source="user")).context
 
 
 def test_odd_characters_are_accepted(home: Home) -> None:
     for odd in ("\ud800", "\0", "\u202e", "\U000e0041", "\x1b[31m", "日本語 "):
         run = home.hook(home.call(odd + PDF))
         assert "- pdf-toolkit" in run.context, odd
-    assert "- pdf-toolkit" in home.hook(b"\xef\xbb\xbf" + home.call()).context
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("marks", ["", "\ufeff", "\ufeff\ufeff"])
+def test_byte_order_marks_are_accepted(encoding: str, marks: str) -> None:
+    call = json.dumps({"prompt": PDF, "cwd": "/work"})
+    data = (marks + call).encode(encoding)
+    assert read_hook_prompt(AGENTS["claude"], data).text == PDF
 
 
 def test_a_huge_prompt_is_cut_and_logged(home: Home) -> None:

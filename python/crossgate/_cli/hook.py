@@ -11,7 +11,7 @@ import os
 import time
 from pathlib import Path
 
-from crossgate._agents.hook.formats import AGENTS, PROMPT_CHARS, Agent, HookPrompt
+from crossgate._agents.hook.formats import AGENTS, Agent, HookPrompt
 from crossgate._agents.hook.options import BadHookOptions, add_options, describe, options_of
 from crossgate._cli import DONE, FAILURE, NOTHING_RELEVANT
 from crossgate._cli.output import json_option, progress, say, show, show_json
@@ -177,8 +177,7 @@ def _try(options: argparse.Namespace) -> int:
         chosen = options_in(next(iter(calls.values()), []), agent)
     except BadHookOptions as error:
         raise InputError("out_of_range", f"{next(iter(calls))}: {error}") from error
-    text = options.prompt
-    prompt = HookPrompt(text=text[:PROMPT_CHARS], length=len(text), session="", folder=os.getcwd())
+    prompt = HookPrompt.of(options.prompt, session="", folder=os.getcwd())
     with progress("embedding") as report:
         index_if_stale(agent, chosen, prompt.folder, report)
     library = library_of(agent, prompt.folder, chosen.skills)

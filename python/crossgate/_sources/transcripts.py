@@ -20,7 +20,7 @@ from crossgate._support.checks import check_path
 from crossgate._support.errors import SourceError
 from crossgate._support.files import open_source
 from crossgate._support.limits import EVALUATION_BYTES, ROW_BYTES
-from crossgate._values.agent_prompts import is_command, is_from_machine
+from crossgate._values.agent_prompts import is_command, words_of
 
 TAIL_BYTES = 512 * 1024
 """Bytes at the end of a transcript in which the last prompts are looked for."""
@@ -165,12 +165,12 @@ def _prompt(values: dict[str, Any]) -> str | None:
     if values.get("type") != "user" or values.get("isMeta") or values.get("isCompactSummary"):
         return None
     text = "\n".join(
-        block["text"]
+        words
         for block in _blocks(values)
         if block.get("type") == "text"
         and isinstance(block.get("text"), str)
         # An editor may put the open file into a block of its own before the prompt.
-        and not is_from_machine(block["text"])
+        and (words := words_of(block["text"]))
     )
     return text if text.strip() else None
 

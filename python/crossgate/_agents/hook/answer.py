@@ -16,7 +16,7 @@ from crossgate._agents.hook.options import HookOptions
 from crossgate._agents.hook.session_state import Session
 from crossgate._agents.hook.skill_library import SkillLibrary, is_parked_folder, was_indexed
 from crossgate._support.errors import CrossgateError, first_line
-from crossgate._values.agent_prompts import is_command, is_from_machine
+from crossgate._values.agent_prompts import is_command
 from crossgate._values.results import Hit, RouteResult
 
 if TYPE_CHECKING:
@@ -92,12 +92,12 @@ def answer(
         clock: Returns seconds that never go back.
         log: Whether to keep the decision in the log of decisions.
     """
+    if not prompt.text and prompt.length:
+        return HookAnswer(outcome="skipped", reason="not_a_person")
     if not prompt.text.replace("\0", "").strip():
         return HookAnswer(outcome="skipped", reason="empty_prompt")
     if is_command(prompt.text):
         return HookAnswer(outcome="skipped", reason="command")
-    if is_from_machine(prompt.text):
-        return HookAnswer(outcome="skipped", reason="not_a_person")
     path = index_of(options, library)
     if not options.index and not library.sources:
         return HookAnswer(outcome="skipped", reason="no_skills", detail="the agent has no skills")

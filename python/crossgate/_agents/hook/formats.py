@@ -11,6 +11,7 @@ from typing import Any
 
 import crossgate._core as _core
 from crossgate._support.wording import type_of
+from crossgate._values.agent_prompts import words_of
 
 PROMPT_CHARS = 65_536
 """Maximum length of a prompt in characters; the rest is cut off."""
@@ -153,7 +154,7 @@ class HookPrompt:
     """One prompt, as the agent passed it to the hook.
 
     Attributes:
-        text: The text of the prompt, cut to `PROMPT_CHARS`.
+        text: The words of the person, cut to `PROMPT_CHARS`; empty if the agent wrote the prompt.
         length: Length of the whole prompt, in characters.
         session: Id of the conversation; may be empty.
         folder: Working folder of the agent; may be empty.
@@ -167,6 +168,18 @@ class HookPrompt:
     folder: str
     trial: bool = False
     transcript: str = ""
+
+    @classmethod
+    def of(cls, text: str, *, is_person: bool = True, **more: Any) -> HookPrompt:
+        """Return a prompt without what agent and editor added to the words of the person.
+
+        Args:
+            text: The prompt.
+            is_person: Whether a person may have written it.
+            more: Further attributes.
+        """
+        words = words_of(text) if is_person else ""
+        return cls(text=words[:PROMPT_CHARS], length=len(text), **more)
 
     @property
     def digest(self) -> str:
@@ -186,7 +199,9 @@ def read_hook_prompt(agent: Agent, data: bytes) -> HookPrompt:
         UnreadableCall: If the input is not a JSON object with a prompt for this event.
     """
     try:
-        values = json.loads(data.decode("utf-8-sig", "replace"))
+        # Editors and shells on Windows may write UTF-16, or more than one byte order mark.
+        text = data.decode(json.detect_encoding(data), "replace").lstrip("\ufeff")
+        values = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise UnreadableCall(f"stdin is not JSON: {type(error).__name__}") from error
     if not isinstance(values, dict):
@@ -196,11 +211,12 @@ def read_hook_prompt(agent: Agent, data: bytes) -> HookPrompt:
         raise UnreadableCall(f"the event is {_short(event)}, but this hook is for {agent.event}")
     if not isinstance(values.get("prompt"), str):
         raise UnreadableCall('there is no text under "prompt"')
-    text = _unicode(values["prompt"])
+    prompt = _unicode(values["prompt"])
     folder, transcript = _text(values, "cwd"), _text(values, "transcript_path")
-    return HookPrompt(
-        text=text[:PROMPT_CHARS],
-        length=len(text),
+    return HookPrompt.of(
+        prompt,
+        # Claude Code 2.1.282 marks notifications and messages between agents so.
+        is_person=values.get("source") != "system",
         session=_text(values, "session_id"),
         folder="" if "\0" in folder else folder,  # not a valid path on any system
         trial=values.get(TRIAL) is True,
