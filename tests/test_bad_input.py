@@ -33,19 +33,6 @@ def index() -> Index:
     return Index.build(DOCUMENTS, embedder=None)
 
 
-@pytest.mark.parametrize("limit", [1.5, "2", True, 0, -(10**5000), [1]], ids=repr_of)
-def test_invalid_limit_is_refused(index: Index, limit: Any) -> None:
-    router = Router(index, reranker=None)
-    calls: list[Callable[[], object]] = [
-        lambda: router.route("fox", limit=limit),
-        lambda: rerank("fox", DOCUMENTS, limit=limit, reranker=None),
-    ]
-    for call in calls:
-        with pytest.raises(InputError, match="the limit is") as caught:
-            call()
-        assert caught.value.code == "out_of_range"
-
-
 @pytest.mark.parametrize("ids", [None, 3, "d1"])
 def test_ids_that_are_not_a_list_are_refused(index: Index, ids: Any) -> None:
     router = Router(index, reranker=None)

@@ -32,6 +32,7 @@ from crossgate import (
 from crossgate._core import Blend, Combine, Floors, Lexical
 from crossgate._decision import cascade
 from crossgate._reranking.chain import Chain
+from crossgate._values.options import DecisionOptions
 from crossgate._values.prompts import unsplit
 
 Case = dict[str, Any]
@@ -82,6 +83,7 @@ def decide(
     limit: int | None = None,
     *,
     policy: Policy | None = None,
+    require_overlap: bool = False,
     **request: Any,
 ) -> RouteResult:
     """Run the whole cascade on the scores of a case for both stages."""
@@ -98,8 +100,8 @@ def decide(
             profile=profile,
             policy=policy or Policy(),
             rerankers=Chain(None if scores is None else reranker),
-            limit=limit,
-            **request,
+            options=DecisionOptions(limit=limit, **request),
+            require_overlap=require_overlap,
         )
     )
 
@@ -741,9 +743,6 @@ def test_async_method_has_the_signature_of_the_sync_method(
     sync: Callable[..., object], twin: Callable[..., object]
 ) -> None:
     assert inspect.signature(sync) == inspect.signature(twin)
-    assert {"limit", "vector", "section", "grade", "budget_ms"} <= set(
-        inspect.signature(sync).parameters
-    )
     assert inspect.signature(sync).return_annotation == "RouteResult"
     assert twin.__name__ == "a" + sync.__name__
     assert twin.__qualname__.rpartition(".")[0] == sync.__qualname__.rpartition(".")[0]

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from conftest import TableReranker, build, documents, refused
+from conftest import TableReranker, build, documents
 from crossgate import Index, Router, rerank
 from crossgate._core import split
 
@@ -63,12 +63,6 @@ def test_remark_that_asks_for_nothing_is_not_answered_by_its_material(
         assert result.trace["prompt"]["searched"] == "request"
         assert result.selected == router.route(remark).selected
     assert router.route(remark, material=LOG).selected == router.route(remark).selected
-
-
-def test_bad_material_is_refused(router: Router) -> None:
-    refused("invalid_text", router.route, REQUEST, material=["\ud800"])
-    refused("out_of_range", router.route, REQUEST, material=3)
-    assert router.route(REQUEST, material=[]).trace["prompt"]["material"] == []
 
 
 def test_rerank_takes_material_and_splits_nothing() -> None:

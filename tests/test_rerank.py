@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from functools import lru_cache
 from typing import Any
 
@@ -12,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import LengthReranker, refused
-from crossgate import Candidate, Document, Index, Profile, Router, arerank, rerank, rerank_many
+from crossgate import Candidate, Document, Profile, rerank
 from crossgate._decision.cascade import replay
 from crossgate._decision.orderings import ranked
 from crossgate._decision.rerank_candidates import PASSAGE_PROFILE
@@ -179,26 +178,6 @@ def test_only_empty_documents_select_nothing() -> None:
 def test_default_ids_equal_the_indexes() -> None:
     result = rerank("how many nodes does staging have", PASSAGES)
     assert all(hit.id == str(hit.index) for hit in result.hits)
-
-
-@pytest.mark.parametrize("name", ["k", "top_k", "top_n"])
-def test_names_of_other_libraries_for_the_limit_are_named(name: str) -> None:
-    unknown: dict[str, Any] = {name: 3}
-    index = Index.build(["one"], embedder=None)
-    router = Router(index, reranker=None)
-    for call in (
-        lambda: router.route("one", **unknown),
-        lambda: asyncio.run(router.aroute("one", **unknown)),
-        lambda: router.route_many(["one"], **unknown),
-        lambda: rerank("a", ["b"], **unknown),
-        lambda: asyncio.run(arerank("a", ["b"], **unknown)),
-        lambda: rerank_many([("a", ["b"])], **unknown),
-        lambda: index.search("one", **unknown),
-    ):
-        with pytest.raises(TypeError, match=f"{name}.*limit="):
-            call()
-    with pytest.raises(TypeError, match=r"'colour'$"):
-        rerank("a", ["b"], colour=1)  # type: ignore[arg-type]
 
 
 SENTENCE = "The wind was mild and the boats stayed near the shore all afternoon. "

@@ -658,19 +658,6 @@ def test_guardrails_of_rerank_select_by_the_combined_score() -> None:
     assert result.ids == [str(len(texts) - 1)]
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e101, "1", True])
-@pytest.mark.parametrize("name", ["rerank_min", "rerank_margin"])
-def test_unusable_guardrails_are_refused(index: Index, name: str, value: Any) -> None:
-    with pytest.raises(InputError, match=name) as caught:
-        Router(index, reranker=None).route(QUERY, **{name: value})
-    assert caught.value.code == "out_of_range"
-
-
-def test_a_negative_margin_is_refused(index: Index) -> None:
-    with pytest.raises(InputError, match="rerank_margin is -1"):
-        Router(index, reranker=None).route(QUERY, rerank_margin=-1)
-
-
 # Results.
 
 
@@ -908,29 +895,10 @@ def test_queries_of_the_wrong_type_are_refused(index: Index, query: Any) -> None
     refused("invalid_text", lambda: rerank(query, ["red"], reranker=None))
 
 
-@pytest.mark.parametrize("limit", [0, -1])
-def test_invalid_limits_are_refused(index: Index, limit: int) -> None:
-    router = Router(index, reranker=None, profile=Profile())
-    assert str(limit) in refused("out_of_range", lambda: router.route(QUERY, limit=limit))
-    refused("out_of_range", lambda: rerank(QUERY, ["red"], limit=limit, reranker=None))
-
-
 def test_empty_index_is_refused(index: Index) -> None:
     router = Router(index, reranker=None, profile=Profile())
     index.delete(list(LIBRARY))
     refused("no_documents", lambda: router.route(QUERY))
-
-
-@pytest.mark.parametrize("name", ["allow", "deny"])
-def test_invalid_ids_to_allow_or_deny_are_refused(index: Index, name: str) -> None:
-    router = Router(index, reranker=None, profile=Profile())
-    ids: Any
-    for ids, code in (
-        ("csv-cleaner", "out_of_range"),
-        (["half \ud83d"], "invalid_text"),
-        ([5], "invalid_text"),
-    ):
-        assert name in refused(code, router.route, QUERY, **{name: ids})
 
 
 @pytest.mark.parametrize(

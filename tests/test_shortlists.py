@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from conftest import FunctionReranker, build, refused
+from conftest import FunctionReranker, build
 from crossgate import (
     Candidate,
     PairScore,
@@ -211,27 +211,6 @@ def test_longer_shortlist_has_the_promise_of_the_longest_fitted_length() -> None
         assert note.code == "coverage"
         assert f"at most {most} " in note.detail
         assert f"{coverage}" in note.detail
-
-
-@pytest.mark.parametrize("coverage", [0.0, 1.0, -0.1, 1.5, 90, math.nan, math.inf, "0.9", True, 0j])
-def test_coverage_out_of_range_is_refused(coverage: Any) -> None:
-    router = Router(build({"a": "red fox"}), reranker=None, profile=FITTED.replace(reranker=None))
-    for call in (
-        lambda: router.route("fox", coverage=coverage),
-        lambda: router.route_many(["fox"], coverage=coverage),
-        lambda: rerank("fox", ["red fox"], profile=FITTED, reranker=None, coverage=coverage),
-    ):
-        assert "coverage is" in refused("out_of_range", call)
-
-
-@pytest.mark.parametrize("most", [0, -1, 2.5, math.nan, "5", True])
-def test_maximum_length_out_of_range_is_refused(most: Any) -> None:
-    router = Router(build({"a": "red fox"}), reranker=None, profile=FITTED.replace(reranker=None))
-    for call in (
-        lambda: router.route("fox", max_shortlist=most),
-        lambda: rerank("fox", ["red fox"], profile=FITTED, reranker=None, max_shortlist=most),
-    ):
-        assert "max_shortlist is" in refused("out_of_range", call)
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,9 @@ from crossgate import (
     telemetry,
     write_profile,
 )
+from crossgate._decision.rerank_candidates import RerankKeywords
 from crossgate._runtime import threads as runtime
+from crossgate._values.options import RouteKeywords
 from crossgate.integrations.sentence_transformers import rank
 from crossgate.lint import lint
 
@@ -131,10 +133,13 @@ def test_argument_of_the_wrong_type_is_refused_or_accepted(
     monkeypatch.chdir(tmp_path)  # some of these are names of files that are written
     raw: list[tuple[object, ...]] = []
     for function, positional, named in calls(tmp_path):
-        parameters = inspect.signature(function).parameters.values()
-        options = [
-            parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY
-        ]
+        options: list[str] = []
+        for parameter in inspect.signature(function).parameters.values():
+            if parameter.kind is parameter.KEYWORD_ONLY:
+                options.append(parameter.name)
+            elif "Unpack" in str(parameter.annotation):
+                accepted = RerankKeywords if "Rerank" in parameter.annotation else RouteKeywords
+                options += accepted.__annotations__
         places: list[int | str] = [*range(len(positional)), *options]
         for place in places:
             for value in WRONG:

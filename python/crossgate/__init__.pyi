@@ -6,6 +6,7 @@ from crossgate._core import Scored as Scored
 from crossgate._core import __version__ as __version__
 from crossgate._decision.context import Context as Context
 from crossgate._decision.explain import Explanation as Explanation
+from crossgate._decision.rerank_candidates import RerankOptions as RerankOptions
 from crossgate._decision.rerank_candidates import arerank as arerank
 from crossgate._decision.rerank_candidates import rerank as rerank
 from crossgate._decision.rerank_candidates import rerank_many as rerank_many
@@ -29,6 +30,7 @@ from crossgate._support.errors import PluginError as PluginError
 from crossgate._support.errors import ProfileError as ProfileError
 from crossgate._support.errors import RerankerError as RerankerError
 from crossgate._support.errors import SourceError as SourceError
+from crossgate._values.options import DecisionOptions as DecisionOptions
 from crossgate._values.profile_files import read_policy as read_policy
 from crossgate._values.profile_files import read_profile as read_profile
 from crossgate._values.profile_files import write_profile as write_profile

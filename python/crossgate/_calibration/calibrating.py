@@ -51,7 +51,7 @@ from crossgate._evaluation.stored_runs import (
     decide_all,
     reblended,
 )
-from crossgate._support.checks import check_number, check_shortlist
+from crossgate._support.checks import check_count, check_coverage, check_number
 from crossgate._support.errors import CalibrationError, InputError, SourceError
 from crossgate._support.wording import counted, noun_for, share_of
 from crossgate._values.profile_files import check_models
@@ -107,7 +107,9 @@ class Objective:
                 check_number(option, share, 0, math.nextafter(1, 0), above=True)
         check_number("cost_ratio", self.cost_ratio, 0, above=True)
         check_number("max_recall_loss", self.max_recall_loss, 0, 1)
-        check_shortlist(self.coverage, self.max_shortlist)
+        if self.coverage is not None:
+            check_coverage(self.coverage)
+        check_count("max_shortlist", self.max_shortlist)
 
     def describe(self) -> str:
         """Return the objective in words."""

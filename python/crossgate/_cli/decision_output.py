@@ -7,6 +7,7 @@ import os
 import textwrap
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from crossgate._cli import DONE, NOTHING_RELEVANT
@@ -17,6 +18,7 @@ from crossgate._support.sanitize import columns, fit
 from crossgate._support.wording import counted
 from crossgate._values.messages import DROPPED
 from crossgate._values.messages import why as why_of
+from crossgate._values.options import DecisionOptions, summary
 from crossgate._values.results import Hit, RouteResult, Verdict
 
 if TYPE_CHECKING:
@@ -35,8 +37,16 @@ _VERDICT_COLOURS = {
 _PASSAGE_LINES = 4
 
 
-def decision_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that every decision takes."""
+def decision_options(
+    parser: argparse.ArgumentParser, *, left_out: Sequence[str] = (), **defaults: object
+) -> None:
+    """Add the options of a decision.
+
+    Args:
+        parser: The parser of the command.
+        left_out: Names of `DecisionOptions` that the command does not have.
+        defaults: Defaults of the command that differ from those of `DecisionOptions`.
+    """
     parser.add_argument("--explain", action="store_true", help="show how the decision was made")
     parser.add_argument(
         "--reranker",
@@ -49,43 +59,21 @@ def decision_options(parser: argparse.ArgumentParser) -> None:
         "--profile", metavar="FILE", help="calibration profile: the fitted thresholds"
     )
     parser.add_argument("--policy", metavar="FILE", help="policy: the settings that you choose")
-    parser.add_argument(
-        "--min-confidence",
-        type=float,
-        metavar="C",
-        help="select nothing below this confidence, 0 to 1",
-    )
-    parser.add_argument(
-        "--coverage",
-        type=float,
-        metavar="P",
-        help="probability, above 0 and below 1, that the shortlist contains a fitting document if "
-        "there is one (default: that of the profile)",
-    )
-    parser.add_argument(
-        "--max-shortlist",
-        type=int,
-        metavar="N",
-        help="maximum length of the shortlist (default: that of the profile)",
-    )
-    parser.add_argument(
-        "--rerank-min",
-        type=float,
-        metavar="S",
-        help="select nothing below this combined score of stage 2",
-    )
-    parser.add_argument(
-        "--rerank-margin",
-        type=float,
-        metavar="S",
-        help="select nothing further than this below the best combined score, from 0",
-    )
-    parser.add_argument(
-        "--section",
-        metavar="NAME",
-        help="section of your work, for which the policy may set a floor",
-    )
-    parser.add_argument("--grade", metavar="LETTER", help="grade of the retrieval, A to F")
+    for each in fields(DecisionOptions):
+        if "metavar" not in each.metadata or each.name in left_out:
+            continue
+        default = defaults.get(each.name, each.default or None)
+        repeated = each.metadata.get("repeated", False)
+        text = described(each.name) + ("; may be repeated" if repeated else "")
+        parser.add_argument(
+            f"--{each.name.replace('_', '-')}",
+            metavar=each.metadata["metavar"],
+            type=each.metadata.get("parse", str),
+            default=default,
+            # One id per option: an option with several ids would take the query as well.
+            action="append" if repeated else "store",
+            help=text if default is None else f"{text} (default: {default})",
+        )
     parser.add_argument(
         "--material",
         metavar="FILE",
@@ -156,17 +144,30 @@ def log_of(options: argparse.Namespace) -> TelemetryHook | None:
     return JsonLinesLog(path, text=options.log_text)
 
 
-def material_of(options: argparse.Namespace) -> list[str] | None:
-    """Return the texts that `--material` names, or None without the option."""
-    return None if options.material is None else [text_of(name) for name in options.material]
+def described(name: str) -> str:
+    """Return the description of an option as the command line shows it."""
+    text = summary(name).rstrip(".").replace("`", "")
+    return text[:1].lower() + text[1:]
 
 
-def context_of(options: argparse.Namespace) -> Context | None:
-    """Return the context that `--project` and `--history` name, or None without them.
+def decision_keywords(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the options of a decision that the command line gives, as keyword arguments.
 
     Raises:
         SourceError: `source_missing` or `source_unreadable` if the folder cannot be listed.
     """
+    keywords = {
+        each.name: value
+        for each in fields(DecisionOptions)
+        if "metavar" in each.metadata and (value := getattr(options, each.name, None)) is not None
+    }
+    if options.material is not None:
+        keywords["material"] = [text_of(name) for name in options.material]
+    return {"limit": None, **keywords, "context": _context_of(options)}
+
+
+def _context_of(options: argparse.Namespace) -> Context | None:
+    """Return the context that `--project` and `--history` name, or None without them."""
     if options.project is None and options.history is None:
         return None
     from crossgate._decision.context import Context

@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 
 from crossgate._cli.decision_output import (
-    context_of,
+    decision_keywords,
     decision_options,
     log_of,
-    material_of,
     show_decision,
 )
 from crossgate._cli.input import text_of
@@ -27,8 +26,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         default="-",
         help="JSON lines with text and optionally id, title, body, score, cosine (default: stdin)",
     )
-    parser.add_argument("--limit", type=int, metavar="N", help="select at most N (default: all)")
-    decision_options(parser)
+    decision_options(parser, left_out=("allow", "deny"))
 
 
 def run(options: argparse.Namespace) -> int:
@@ -41,19 +39,10 @@ def run(options: argparse.Namespace) -> int:
     result = rerank(
         options.query,
         candidates,
-        limit=options.limit,
         reranker=options.reranker,
         profile=options.profile,
         policy=options.policy,
-        section=options.section,
-        grade=options.grade,
-        min_confidence=options.min_confidence,
-        coverage=options.coverage,
-        max_shortlist=options.max_shortlist,
-        rerank_min=options.rerank_min,
-        rerank_margin=options.rerank_margin,
         telemetry=log_of(options),
-        material=material_of(options),
-        context=context_of(options),
+        **decision_keywords(options),
     )
     return show_decision(result, options, query=options.query, text=True)

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 from crossgate._cli import DONE
 from crossgate._cli.decision_output import (
-    context_of,
+    decision_keywords,
     decision_options,
     log_of,
-    material_of,
     pairs,
     say_notes,
     show_decision,
@@ -42,20 +41,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "vectors (default: the model that the index names)",
     )
     parser.add_argument(
-        "--limit", type=int, metavar="N", default=2, help="select at most N (default: 2)"
-    )
-    # One id per option: an option with several ids would take the query as well.
-    for option, text in (
-        ("--allow", "consider only this document"),
-        ("--deny", "leave out this document"),
-    ):
-        parser.add_argument(option, metavar="ID", action="append", help=f"{text}; may be repeated")
-    parser.add_argument(
         "--why",
         metavar="NAME",
         help="explain why the document with this id or title was not selected, or that it was",
     )
-    decision_options(parser)
+    decision_options(parser, limit=2)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -77,23 +67,10 @@ def run(options: argparse.Namespace) -> int:
         policy=options.policy,
         telemetry=log_of(options),
     )
-    about = {
-        "limit": options.limit,
-        "allow": options.allow,
-        "deny": options.deny or (),
-        "section": options.section,
-        "grade": options.grade,
-        "min_confidence": options.min_confidence,
-        "coverage": options.coverage,
-        "max_shortlist": options.max_shortlist,
-        "rerank_min": options.rerank_min,
-        "rerank_margin": options.rerank_margin,
-        "material": material_of(options),
-        "context": context_of(options),
-    }
+    keywords = decision_keywords(options)
     if options.why is not None:
-        return _show_explanation(router.explain(query, options.why, **about), options)
-    return show_decision(router.route(query, **about), options, query=query)
+        return _show_explanation(router.explain(query, options.why, **keywords), options)
+    return show_decision(router.route(query, **keywords), options, query=query)
 
 
 def _show_explanation(explanation: Explanation, options: argparse.Namespace) -> int:

@@ -20,7 +20,7 @@ import crossgate._core as _core
 from crossgate._reranking.chain import CallOutcome, CanStop, Chain, RerankerCall, Stage2Outcome
 from crossgate._reranking.contract import NO_DEADLINE, Deadline
 from crossgate._retrieval.windows import Window, is_long, windows
-from crossgate._support.checks import check_number, is_text
+from crossgate._support.checks import is_text
 from crossgate._support.wording import counted
 from crossgate._values.results import (
     Degradation,
@@ -35,6 +35,7 @@ from crossgate._values.results import (
 
 if TYPE_CHECKING:
     from crossgate._telemetry.events import TelemetryHook, Watch
+    from crossgate._values.options import DecisionOptions
     from crossgate._values.prompts import Prompt
 
 STAGE1 = "stage1"
@@ -91,14 +92,9 @@ class Request:
         corrected: The text for stage 2 if words were corrected; None for that of `prompt`.
         stage1: Finds and scores the candidates.
         profile: The fitted settings.
-        policy: The chosen settings.
+        policy: The policy, with the guardrails of `options`.
         rerankers: Stage 2, used only for ambiguous queries; an empty chain switches it off.
-        limit: Maximum number of documents to select, or None for all that pass.
-        section: Section of the caller's work, which selects the floor.
-        grade: The caller's grade for the retrieval, `A` to `F`; a low grade relaxes the floor.
-        min_confidence: Minimum confidence of a selection; None to use only the profile's threshold.
-        coverage: The coverage of the shortlist; None for that of the profile.
-        max_shortlist: Maximum length of the shortlist; None for that of the profile.
+        options: What the caller has chosen.
         require_overlap: Whether, without vectors, a document must share a term with the query.
         deadline: When the query must be decided.
         telemetry: Receives events; None for no telemetry.
@@ -112,12 +108,7 @@ class Request:
     profile: _core.Profile
     policy: _core.Policy
     rerankers: Chain
-    limit: int | None
-    section: str | None = None
-    grade: str | None = None
-    min_confidence: float | None = None
-    coverage: float | None = None
-    max_shortlist: int | None = None
+    options: DecisionOptions
     require_overlap: bool = False
     deadline: Deadline = NO_DEADLINE
     telemetry: TelemetryHook | None = None
@@ -240,32 +231,6 @@ def _steps(request: Request) -> Generator[RerankerCall, CallOutcome, RouteResult
     return watch.route_finished(request.prompt.text, result) if watch else result
 
 
-_LARGEST_SCORE = 1e100  # the core refuses larger ones
-
-
-def policy_of_call(
-    policy: _core.Policy, rerank_min: float | None, rerank_margin: float | None
-) -> _core.Policy:
-    """Return the policy of a call, which may have guardrails of its own.
-
-    Args:
-        policy: The policy of the router.
-        rerank_min: Minimum combined score, from -1e100 to 1e100; None for the policy's.
-        rerank_margin: Maximum difference to the best combined score, from 0; None for the policy's.
-
-    Raises:
-        InputError: `out_of_range`.
-    """
-    chosen: dict[str, float] = {}
-    if rerank_min is not None:
-        check_number("rerank_min", rerank_min, -_LARGEST_SCORE, _LARGEST_SCORE)
-        chosen["rerank_min"] = float(rerank_min)
-    if rerank_margin is not None:
-        check_number("rerank_margin", rerank_margin, 0, _LARGEST_SCORE)
-        chosen["rerank_margin"] = float(rerank_margin)
-    return policy.replace(**chosen) if chosen else policy
-
-
 Made = TypeVar("Made")
 
 
@@ -317,17 +282,18 @@ def _asked(request: Request, stage1: Stage1) -> _core.Request:
     sources: dict[str, str] = {}
     if request.policy.cliff_core is not None:
         sources = sources_of(stage1.documents, request.policy.source_type)
+    options = request.options
     return _core.Request(
-        limit=None if request.limit is None else min(int(request.limit), sys.maxsize),
-        section=request.section,
-        grade=request.grade,
+        limit=None if options.limit is None else min(int(options.limit), sys.maxsize),
+        section=options.section,
+        grade=options.grade,
         require_overlap=request.require_overlap,
         sources=sources,
         documents=stage1.compared,
         needs_document=stage1.need,
-        min_confidence=None if request.min_confidence is None else float(request.min_confidence),
-        coverage=None if request.coverage is None else float(request.coverage),
-        max_shortlist=None if request.max_shortlist is None else int(request.max_shortlist),
+        min_confidence=None if options.min_confidence is None else float(options.min_confidence),
+        coverage=None if options.coverage is None else float(options.coverage),
+        max_shortlist=None if options.max_shortlist is None else int(options.max_shortlist),
     )
 
 

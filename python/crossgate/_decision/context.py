@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import crossgate._core as _core
-from crossgate._support.checks import check_text, safe_repr
+from crossgate._support.checks import check_kind, check_text, safe_repr
 from crossgate._support.errors import InputError
 from crossgate._support.wording import counted
 
@@ -73,6 +73,15 @@ class Context:
         from crossgate._sources.projects import technologies_of
 
         return cls(technologies=technologies_of(path), history=tuple(history))
+
+
+def check_context(context: object) -> None:
+    """Check that a value is a context.
+
+    Raises:
+        InputError: `out_of_range`.
+    """
+    check_kind("context", context, Context, "a Context, or None")
 
 
 def _texts(name: str, given: object, most: int) -> tuple[str, ...]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Never
+from typing import TYPE_CHECKING, Any, Unpack
 
 import crossgate._core as _core
 from crossgate._core import Combine, Policy, Profile
@@ -20,11 +20,10 @@ from crossgate._decision.cascade import (
     arun,
     in_time,
     milliseconds,
-    policy_of_call,
     readable,
     run,
 )
-from crossgate._decision.context import Context, Conversation, mixed, traced
+from crossgate._decision.context import Context, Conversation, check_context, mixed, traced
 from crossgate._reranking.chain import Chain, load, unloaded
 from crossgate._reranking.contract import Deadline
 from crossgate._retrieval.document_index import Index, bundled_embedder, check_documents, is_blank
@@ -33,21 +32,17 @@ from crossgate._retrieval.windows import Window, windows
 from crossgate._runtime.models.manifest import PASSAGE_RERANKER
 from crossgate._support.checks import (
     check_confidence,
-    check_keywords,
     check_kind,
-    check_limit,
     check_query,
-    check_request,
-    check_shortlist,
     check_text,
-    check_vector,
     safe_repr,
 )
 from crossgate._support.errors import InputError, ModelError
 from crossgate._support.wording import counted, share_of, type_of
 from crossgate._values.candidates import candidate, check_kept_scores
+from crossgate._values.options import DecisionKeywords, DecisionOptions
 from crossgate._values.profile_files import as_policy, as_profile, read_profile
-from crossgate._values.prompts import Material, read_prompt, unsplit
+from crossgate._values.prompts import read_prompt, unsplit
 from crossgate._values.results import (
     Candidate,
     Degradation,
@@ -82,30 +77,60 @@ _LEAST_SECONDS = 0.1
 _SAMPLE_CHARS = 400
 
 
+class RerankKeywords(DecisionKeywords, total=False):
+    """The keyword arguments of `rerank`; `RerankOptions` describes them."""
+
+    reranker: Choice
+    profile: Profile | str | PathLike[str] | None
+    policy: Policy | str | PathLike[str] | None
+    language: str
+    keep_scores: bool
+    embed: bool | None
+    telemetry: TelemetryHook | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RerankOptions(DecisionOptions):
+    """The options of `rerank`: those of `DecisionOptions` except `allow` and `deny`, and these.
+
+    Attributes:
+        reranker: Stage 2: a reranker, the name or folder of a model, a sequence of these as in
+            `Router`, or None for stage 1 alone. The default is the bundled ms-marco-minilm-l12,
+            which was trained for passages.
+        profile: Settings fitted for these models and this retriever: a profile or its file.
+        policy: Chosen settings: a policy or its file.
+        language: Snowball language of the stemmer, or `none`.
+        keep_scores: Use the candidates' scores, for example from fusion or decay, as the blend of
+            stage 1; every candidate needs one, in [0, 1]. The gate still uses the cosines.
+        embed: Whether stage 1 embeds candidates that have neither cosines nor scores, with the
+            bundled embedder. None embeds them if an uncommon word of the query occurs in none of
+            them: then BM25 alone is unreliable.
+        telemetry: Receives events; None for no telemetry.
+
+    Raises:
+        InputError: As `DecisionOptions`.
+    """
+
+    reranker: Choice = "default"
+    profile: Profile | str | PathLike[str] | None = None
+    policy: Policy | str | PathLike[str] | None = None
+    language: str = "english"
+    keep_scores: bool = False
+    embed: bool | None = None
+    telemetry: TelemetryHook | None = None
+
+    def __post_init__(self) -> None:
+        DecisionOptions.__post_init__(self)
+        check_text("the language", self.language)
+        check_kind("keep_scores", self.keep_scores, bool, "True or False")
+        if self.embed is not None:
+            check_kind("embed", self.embed, bool, "True, False, or None")
+
+
 def rerank(
     query: str,
     candidates: Iterable[str | Mapping[str, Any] | Document],
-    *,
-    limit: int | None = None,
-    vector: Vector | None = None,
-    reranker: Choice = "default",
-    profile: Profile | str | PathLike[str] | None = None,
-    policy: Policy | str | PathLike[str] | None = None,
-    language: str = "english",
-    section: str | None = None,
-    grade: str | None = None,
-    budget_ms: float | None = None,
-    min_confidence: float | None = None,
-    rerank_min: float | None = None,
-    rerank_margin: float | None = None,
-    coverage: float | None = None,
-    max_shortlist: int | None = None,
-    telemetry: TelemetryHook | None = None,
-    keep_scores: bool = False,
-    embed: bool | None = None,
-    material: Material | None = None,
-    context: Context | None = None,
-    **unknown: Never,
+    **options: Unpack[RerankKeywords],
 ) -> RouteResult:
     """Reorder the candidates that another retriever found, by the same cascade as `Router`.
 
@@ -121,35 +146,7 @@ def rerank(
         candidates: Texts, `Candidate` or `Document` values, or mappings with the fields of a
             `Candidate`, of which only `text` is required. The default id is the position, from 0.
             One without text is the last hit, with relevance 0, and `dropped` is `empty`.
-        limit: Maximum number to select; None for all that pass.
-        vector: The query's embedding, to compare with the candidates' vectors.
-        reranker: Stage 2: a reranker, the name or folder of a model, a sequence of these as in
-            `Router`, or None for stage 1 alone. The default is the bundled ms-marco-minilm-l12,
-            which was trained for passages.
-        profile: Settings fitted for these models and this retriever: a profile or its file.
-        policy: Chosen settings: a policy or its file.
-        language: Snowball language of the stemmer, or `none`.
-        section: Section of your work, which selects a floor, as in `Router.route`.
-        grade: Your grade for the retrieval, as in `Router.route`.
-        budget_ms: Maximum milliseconds of the decision, as in `Router.route`. If stage 1 cannot
-            score all candidates in this time, or in 100 ms if that is longer, the retriever's order
-            is kept, `degraded` contains `budget`, and a thread continues in the background.
-        min_confidence: As in `Router.route`.
-        rerank_min: As in `Router.route`.
-        rerank_margin: As in `Router.route`.
-        coverage: As in `Router.route`.
-        max_shortlist: As in `Router.route`.
-        telemetry: Receives events; None for no telemetry.
-        keep_scores: Use the candidates' scores, for example from fusion or decay, as the blend of
-            stage 1; every candidate needs one, in [0, 1]. The gate still uses the cosines.
-        embed: Whether stage 1 embeds candidates that have neither cosines nor scores, with the
-            bundled embedder. None embeds them if an uncommon word of the query occurs in none of
-            them: then BM25 alone is unreliable.
-        material: Pasted texts that belong to the query, as in `Router.route`. Pasted text within
-            the query counts as part of it, since it is often the subject of the search.
-        context: The project and the conversation that the query comes from; None if unknown.
-            Without vectors, the words of earlier requests count.
-        unknown: Not accepted: raises TypeError, which names `limit` for `k`, `top_k` and `top_n`.
+        options: The attributes of `RerankOptions`.
 
     Returns:
         The decision. Without candidates it is `nothing_relevant`, not an error.
@@ -159,171 +156,61 @@ def rerank(
             the candidate.
         ProfileError: If the profile cannot be read, or was fitted for another reranker.
         ModelError: If the reranker is given by a name or folder that cannot be used.
+        TypeError: For an unknown option; it names `limit` for `k`, `top_k` and `top_n`.
     """
-    check_keywords("rerank", unknown)
-    return run(
-        _request(
-            query,
-            candidates,
-            limit=limit,
-            vector=vector,
-            reranker=reranker,
-            profile=profile,
-            policy=policy,
-            language=language,
-            section=section,
-            grade=grade,
-            budget_ms=budget_ms,
-            min_confidence=min_confidence,
-            rerank_min=rerank_min,
-            rerank_margin=rerank_margin,
-            coverage=coverage,
-            max_shortlist=max_shortlist,
-            telemetry=telemetry,
-            keep_scores=keep_scores,
-            embed=embed,
-            material=material,
-            context=context,
-        )
-    )
+    return run(_request(query, candidates, RerankOptions.of("rerank", options, RerankKeywords)))
 
 
 async def arerank(
     query: str,
     candidates: Iterable[str | Mapping[str, Any] | Document],
-    *,
-    limit: int | None = None,
-    vector: Vector | None = None,
-    reranker: Choice = "default",
-    profile: Profile | str | PathLike[str] | None = None,
-    policy: Policy | str | PathLike[str] | None = None,
-    language: str = "english",
-    section: str | None = None,
-    grade: str | None = None,
-    budget_ms: float | None = None,
-    min_confidence: float | None = None,
-    rerank_min: float | None = None,
-    rerank_margin: float | None = None,
-    coverage: float | None = None,
-    max_shortlist: int | None = None,
-    telemetry: TelemetryHook | None = None,
-    keep_scores: bool = False,
-    embed: bool | None = None,
-    material: Material | None = None,
-    context: Context | None = None,
-    **unknown: Never,
+    **options: Unpack[RerankKeywords],
 ) -> RouteResult:
     """Like `rerank`, with the same arguments, without blocking the event loop."""
     import asyncio
 
-    check_keywords("arerank", unknown)
-    for model in unloaded(reranker):
+    chosen = RerankOptions.of("arerank", options, RerankKeywords)
+    for model in unloaded(chosen.reranker):
         await asyncio.to_thread(load, model)
-    return await arun(
-        _request(
-            query,
-            candidates,
-            limit=limit,
-            vector=vector,
-            reranker=reranker,
-            profile=profile,
-            policy=policy,
-            language=language,
-            section=section,
-            grade=grade,
-            budget_ms=budget_ms,
-            min_confidence=min_confidence,
-            rerank_min=rerank_min,
-            rerank_margin=rerank_margin,
-            coverage=coverage,
-            max_shortlist=max_shortlist,
-            telemetry=telemetry,
-            keep_scores=keep_scores,
-            embed=embed,
-            material=material,
-            context=context,
-        )
-    )
+    return await arun(_request(query, candidates, chosen))
 
 
 def _request(
-    query: str,
-    candidates: Iterable[str | Mapping[str, Any] | Document],
-    *,
-    limit: int | None,
-    vector: Vector | None,
-    reranker: Choice,
-    profile: Profile | str | PathLike[str] | None,
-    policy: Policy | str | PathLike[str] | None,
-    language: str,
-    section: str | None,
-    grade: str | None,
-    budget_ms: float | None,
-    min_confidence: float | None,
-    rerank_min: float | None,
-    rerank_margin: float | None,
-    coverage: float | None,
-    max_shortlist: int | None,
-    telemetry: TelemetryHook | None,
-    keep_scores: bool,
-    embed: bool | None,
-    material: Material | None,
-    context: Context | None,
+    query: str, candidates: Iterable[str | Mapping[str, Any] | Document], options: RerankOptions
 ) -> Request:
-    """Check the arguments of `rerank`, and return the request that the cascade decides."""
+    """Check the query and the candidates, and return the request that the cascade decides."""
     started = perf_counter()
-    deadline = Deadline(budget_ms)
+    deadline = Deadline(options.budget_ms)
     check_query(query)
+    material = options.material
     prompt = unsplit(query) if material is None else read_prompt(query, material)
-    check_limit(limit)
-    check_request(section, grade)
-    check_shortlist(coverage, max_shortlist)
-    check_vector(vector)
-    check_text("the language", language)
     documents = _documents(candidates)
     check_documents(documents, empty=True)
-    check_kind("keep_scores", keep_scores, bool, "True or False")
-    if keep_scores:
+    if options.keep_scores:
         check_kept_scores(documents)
-    rerankers = Chain(reranker, PASSAGE_RERANKER)
-    if context is not None:
-        check_kind("context", context, Context, "a Context, or None")
-    if embed is not None:
-        check_kind("embed", embed, bool, "True, False, or None")
-    search = _CandidateSearch(
-        prompt.searched,
-        documents,
-        vector,
-        language,
-        keep_scores,
-        embed,
-        deadline,
-        context or Context(),
-    )
+    rerankers = Chain(options.reranker, PASSAGE_RERANKER)
+    if options.context is not None:
+        check_context(options.context)
+    search = _CandidateSearch(prompt.searched, documents, options, deadline)
     notes: tuple[Degradation, ...] = ()
-    if profile is None:
+    if options.profile is None:
         fitted = _default_profile(rerankers.identities, search)
         if fitted.reranker is None:
             notes = (rerankers.no_profile(""),)
     else:
-        fitted = as_profile(profile)
+        fitted = as_profile(options.profile)
         rerankers.check_fitted(fitted, None)
-    check_confidence(min_confidence, fitted)
+    check_confidence(options.min_confidence, fitted)
     return Request(
         prompt=prompt,
         corrected=search.query,
+        options=options,
         stage1=partial(search.run, fitted, notes),
         profile=fitted,
-        policy=policy_of_call(as_policy(policy), rerank_min, rerank_margin),
+        policy=options.with_guardrails(as_policy(options.policy)),
         rerankers=rerankers,
-        limit=limit,
-        section=section,
-        grade=grade,
-        min_confidence=min_confidence,
-        coverage=coverage,
-        max_shortlist=max_shortlist,
         deadline=deadline,
-        telemetry=telemetry,
+        telemetry=options.telemetry,
         started=started,
     )
 
@@ -341,27 +228,20 @@ class _CandidateSearch:
     Args:
         query: The query.
         candidates: The candidates, in the order of the retriever.
-        vector: The query's embedding; compared if every candidate has a vector too.
-        language: Snowball language of the stemmer, or `none`.
-        keep_scores: Whether the candidates' scores are the blend.
-        embed: Whether to embed candidates without cosines; None to decide by the query's words.
+        options: What the caller has chosen.
         deadline: When the query must be decided.
-        context: The project and the conversation that the query comes from.
     """
 
     def __init__(
         self,
         query: str,
         candidates: list[Candidate],
-        vector: Vector | None,
-        language: str,
-        keep_scores: bool,
-        embed: bool | None,
+        options: RerankOptions,
         deadline: Deadline,
-        context: Context,
     ) -> None:
-        self.keep_scores = keep_scores
-        self._context = context
+        language, embed = options.language, options.embed
+        self.keep_scores = options.keep_scores
+        self._context = options.context or Context()
         self.query, corrections = corrected_to(query, candidates, language)
         self._language = language
         self._deadline = deadline
@@ -378,10 +258,10 @@ class _CandidateSearch:
                 f"the text is {self._foreign}, and the bundled models read English: no threshold "
                 "applies; use a multilingual reranker",
             )
-        self._vector = self._comparable(vector)
+        self._vector = self._comparable(options.vector)
         self._cosines = self._complete("cosine", "the cosines are not used")
         self._scores = self._complete("score", "the others rank behind them")
-        self.embeds = not (self.has_cosines or self.has_scores or keep_scores) and (
+        self.embeds = not (self.has_cosines or self.has_scores or self.keep_scores) and (
             _has_unknown_words(self.query, self.documents, language) if embed is None else embed
         )
 
@@ -604,7 +484,7 @@ def rerank_many(
     queries: Iterable[tuple[str, Iterable[str | Mapping[str, Any] | Document]]],
     *,
     progress: Progress = True,
-    **options: Any,
+    **options: Unpack[RerankKeywords],
 ) -> list[RouteResult]:
     """Call `rerank` for each query and its candidates, on all cores.
 
@@ -612,7 +492,7 @@ def rerank_many(
         queries: Pairs of a query and its candidates, such as `zip(queries, candidate_lists)`.
         progress: Called with the number of decisions made so far and the total; True for a bar on
             stderr if that is a terminal, False for none.
-        options: Further arguments of `rerank`, except `vector`; they apply to every query.
+        options: As in `rerank`, except `vector`; they apply to every query.
 
     Returns:
         The decisions, in the order of the queries.
@@ -628,6 +508,7 @@ def rerank_many(
             "vector applies to one query: give each candidate a cosine, or call rerank with each "
             "query and its vector",
         )
+    chosen = RerankOptions.of("rerank_many", options, RerankKeywords)
 
     def decide(pair: tuple[str, Iterable[str | Mapping[str, Any] | Document]]) -> RouteResult:
         if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2:
@@ -635,6 +516,6 @@ def rerank_many(
                 "malformed_candidate",
                 f"{type_of(pair)} is not a pair: pass pairs of a query and its candidates",
             )
-        return rerank(*pair, **options)
+        return run(_request(*pair, chosen))
 
     return decide_many(decide, queries, progress)

@@ -11,7 +11,7 @@ from heapq import nlargest
 from os import PathLike
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Never
+from typing import TYPE_CHECKING, Unpack
 
 import crossgate._core as _core
 from crossgate._core import Policy, Profile
@@ -22,10 +22,9 @@ from crossgate._decision.cascade import (
     arun,
     in_time,
     milliseconds,
-    policy_of_call,
     run,
 )
-from crossgate._decision.context import Context, Conversation, mixed, traced
+from crossgate._decision.context import Conversation, check_context, mixed, traced
 from crossgate._reranking.chain import Chain
 from crossgate._reranking.contract import NO_DEADLINE, Deadline, passages_of
 from crossgate._retrieval.document_index import Index, check_embedder, embedder_mismatch, id_of
@@ -34,21 +33,15 @@ from crossgate._retrieval.windows import Window, windows, with_window_cosines
 from crossgate._runtime.models.manifest import ROUTING_RERANKER, languages_of
 from crossgate._support.checks import (
     check_confidence,
-    check_ids,
-    check_keywords,
-    check_kind,
-    check_limit,
     check_prompt,
-    check_request,
-    check_shortlist,
     check_text,
-    check_vector,
     is_empty,
 )
 from crossgate._support.errors import CrossgateError, IndexFileError, InputError, RerankerError
 from crossgate._support.wording import counted, type_of
+from crossgate._values.options import DecisionOptions
 from crossgate._values.profile_files import as_policy, as_profile, read_profile
-from crossgate._values.prompts import Material, Prompt, read_prompt
+from crossgate._values.prompts import Prompt, read_prompt
 from crossgate._values.results import (
     Degradation,
     Document,
@@ -63,6 +56,7 @@ if TYPE_CHECKING:
     from crossgate._reranking.chain import Choice
     from crossgate._retrieval.embedding import Embedder
     from crossgate._telemetry.events import TelemetryHook
+    from crossgate._values.options import RouteKeywords
 
 _EMPTY_QUERY = ResultWarning(
     code="empty_query",
@@ -135,26 +129,7 @@ class Router:
         self._rerankers.check_fitted(self.profile, index.embedder or None)
         self._warnings = _other_corpus(self.profile, index)
 
-    def route(
-        self,
-        query: str,
-        *,
-        limit: int | None = 2,
-        vector: Vector | None = None,
-        allow: Iterable[str] | None = None,
-        deny: Iterable[str] = (),
-        section: str | None = None,
-        grade: str | None = None,
-        budget_ms: float | None = None,
-        min_confidence: float | None = None,
-        rerank_min: float | None = None,
-        rerank_margin: float | None = None,
-        material: Material | None = None,
-        context: Context | None = None,
-        coverage: float | None = None,
-        max_shortlist: int | None = None,
-        **unknown: Never,
-    ) -> RouteResult:
+    def route(self, query: str, **options: Unpack[RouteKeywords]) -> RouteResult:
         """Decide which documents fit a query.
 
         Only bad input raises. If a model is missing or fails, `degraded` names it, and the decision
@@ -163,165 +138,51 @@ class Router:
 
         Args:
             query: The query, at most 65,536 characters.
-            limit: Maximum number of documents to select; None for all that pass.
-            vector: The query's embedding by the index's embedder, if you already have it.
-            allow: Consider only these ids; None for all.
-            deny: Never consider these ids.
-            section: Section of your work, which selects a floor of the policy. A section without a
-                floor gets the default floor, and `degraded` names it.
-            grade: Your grade for the retrieval, `A` (best) to `F`. C, D and F relax the floor and
-                widen the pool; an unknown grade has no effect, and `degraded` names it.
-            budget_ms: Maximum milliseconds of the decision, from the call; None for no limit. A
-                reranker that needs longer is skipped, and `degraded` names it; at zero or less,
-                the order of stage 1 is final. Stage 1 always runs.
-            min_confidence: Select nothing if the confidence of the decision is lower, in [0, 1], or
-                unknown; None to use only the profile's threshold, which always applies. It does
-                not change the order, the stages or the shortlist.
-            rerank_min: Minimum combined score of a pick that stage 2 has read, instead of the
-                policy's; None to use the policy's. Like `rerank_margin`, it applies if the profile
-                was fitted for the reranker.
-            rerank_margin: How far the combined score of such a pick may be below the best one, from
-                0, instead of the policy's; None to use the policy's.
-            material: Pasted texts that belong to the query, such as code or logs; None to recognise
-                them in the query. Documents are chosen by the rest, the request. If it names
-                nothing ("fix this"), the whole query and the material are searched.
-            context: The project and the conversation that the query comes from; None if unknown.
-            coverage: The probability, in (0, 1), with which the shortlist is to contain a fitting
-                document if there is one; None for that of the profile. If no list of at most
-                `max_shortlist` can promise it, `degraded` names the probability that can be.
-            max_shortlist: Maximum length of the shortlist; None for that of the profile.
-            unknown: Not accepted: raises TypeError, which names `limit` for `k`, `top_k` and
-                `top_n`.
+            options: The attributes of `DecisionOptions`; `limit` is 2 by default.
 
         Raises:
             InputError: `query_too_long`, `invalid_text`, `out_of_range`,
                 `no_documents` if the index is empty, or `wrong_dimension`, `not_finite` or
                 `zero_vector` for a vector that cannot be compared.
+            TypeError: For an unknown option; it names `limit` for `k`, `top_k` and `top_n`.
         """
-        check_keywords("route", unknown)
-        return run(
-            self._request(
-                query,
-                limit=limit,
-                vector=vector,
-                allow=allow,
-                deny=deny,
-                section=section,
-                grade=grade,
-                budget_ms=budget_ms,
-                min_confidence=min_confidence,
-                rerank_min=rerank_min,
-                rerank_margin=rerank_margin,
-                material=material,
-                context=context,
-                coverage=coverage,
-                max_shortlist=max_shortlist,
-            )
-        )
+        return run(self._request(query, _options("route", options)))
 
-    async def aroute(
-        self,
-        query: str,
-        *,
-        limit: int | None = 2,
-        vector: Vector | None = None,
-        allow: Iterable[str] | None = None,
-        deny: Iterable[str] = (),
-        section: str | None = None,
-        grade: str | None = None,
-        budget_ms: float | None = None,
-        min_confidence: float | None = None,
-        rerank_min: float | None = None,
-        rerank_margin: float | None = None,
-        material: Material | None = None,
-        context: Context | None = None,
-        coverage: float | None = None,
-        max_shortlist: int | None = None,
-        **unknown: Never,
-    ) -> RouteResult:
+    async def aroute(self, query: str, **options: Unpack[RouteKeywords]) -> RouteResult:
         """Like `route`, with the same arguments, without blocking the event loop.
 
         Remote rerankers are awaited, and cancellation cancels their requests; models run on threads
         of the loop's pool.
         """
-        check_keywords("aroute", unknown)
-        return await arun(
-            self._request(
-                query,
-                limit=limit,
-                vector=vector,
-                allow=allow,
-                deny=deny,
-                section=section,
-                grade=grade,
-                budget_ms=budget_ms,
-                min_confidence=min_confidence,
-                rerank_min=rerank_min,
-                rerank_margin=rerank_margin,
-                material=material,
-                context=context,
-                coverage=coverage,
-                max_shortlist=max_shortlist,
-            )
-        )
+        return await arun(self._request(query, _options("aroute", options)))
 
-    def _request(
-        self,
-        query: str,
-        *,
-        limit: int | None = 2,
-        vector: Vector | None = None,
-        allow: Iterable[str] | None = None,
-        deny: Iterable[str] = (),
-        section: str | None = None,
-        grade: str | None = None,
-        budget_ms: float | None = None,
-        min_confidence: float | None = None,
-        rerank_min: float | None = None,
-        rerank_margin: float | None = None,
-        material: Material | None = None,
-        context: Context | None = None,
-        coverage: float | None = None,
-        max_shortlist: int | None = None,
-    ) -> Request:
-        """Check the arguments of `route`, and return the request that the cascade decides."""
+    def _request(self, query: str, options: DecisionOptions) -> Request:
+        """Check the query, and return the request that the cascade decides."""
         started = perf_counter()
-        deadline = Deadline(budget_ms)
+        deadline = Deadline(options.budget_ms)
         check_prompt(query)
-        check_limit(limit)
-        check_request(section, grade)
-        check_shortlist(coverage, max_shortlist)
-        check_vector(vector)
-        check_confidence(min_confidence, self.profile)
-        if context is not None:
-            check_kind("context", context, Context, "a Context, or None")
-        allowed = None if allow is None else check_ids("allow", allow)
-        denied = check_ids("deny", deny)
+        check_confidence(options.min_confidence, self.profile)
+        if options.context is not None:
+            check_context(options.context)
         if not len(self.index):
             raise InputError(
                 "no_documents", "the index is empty: add documents with Index.upsert first"
             )
-
-        prompt = read_prompt(query, material)
+        prompt = read_prompt(query, options.material)
         return Request(
             prompt=prompt,
-            stage1=partial(self._stage1, prompt, vector, allowed, denied, context, deadline),
+            options=options,
+            stage1=partial(self._stage1, prompt, options, deadline),
             profile=self.profile,
-            policy=policy_of_call(self.policy, rerank_min, rerank_margin),
+            policy=options.with_guardrails(self.policy),
             rerankers=self._rerankers,
-            limit=limit,
-            section=section,
-            grade=grade,
-            min_confidence=min_confidence,
-            coverage=coverage,
-            max_shortlist=max_shortlist,
             require_overlap=True,
             deadline=deadline,
             telemetry=self._telemetry,
             started=started,
         )
 
-    def explain(self, query: str, id: str, **options: Any) -> Explanation:
+    def explain(self, query: str, id: str, **options: Unpack[RouteKeywords]) -> Explanation:
         """Decide a query, and explain at which step one document was lost, or that it is selected.
 
         The decision is that of `route`, without telemetry.
@@ -329,7 +190,7 @@ class Router:
         Args:
             query: The query.
             id: Id of the document, or its title.
-            options: Further arguments of `route`.
+            options: As in `route`.
 
         Raises:
             InputError: As `route`; `unknown_document` if no document has this id or title.
@@ -338,20 +199,22 @@ class Router:
 
         check_text("the id", id)
         document = self.index[id_of(self.index, id)]
-        for name in ("allow", "deny"):  # an iterator would be exhausted by the check
-            if options.get(name) is not None:
-                options[name] = check_ids(name, options[name])
-        request = self._request(query, **options)
-        if document.id in options.get("deny", ()):
+        chosen = _options("explain", options)
+        request = self._request(query, chosen)
+        if document.id in chosen.deny:
             left_out = ("denied", "`deny` names it", "take it out of `deny`")
-        elif options.get("allow") is not None and document.id not in options["allow"]:
+        elif chosen.allow is not None and document.id not in chosen.allow:
             left_out = ("not_allowed", "`allow` does not name it", "add it to `allow`")
         else:
             left_out = None
         return explain(replace(request, telemetry=None), document, left_out, self.index.nothing)
 
     def route_many(
-        self, queries: Iterable[str], *, progress: Progress = True, **options: Any
+        self,
+        queries: Iterable[str],
+        *,
+        progress: Progress = True,
+        **options: Unpack[RouteKeywords],
     ) -> list[RouteResult]:
         """Call `route` for each query, on all cores; results keep the order of the queries.
 
@@ -359,7 +222,7 @@ class Router:
             queries: The queries, each as `route` takes it.
             progress: Called with the number of decisions made so far and the total; True for a
                 progress bar on stderr if that is a terminal, False for none.
-            options: Further arguments of `route`, except `vector`; they apply to every query.
+            options: As in `route`, except `vector`; they apply to every query.
 
         Raises:
             InputError: As `route`, with the position of the first bad query, from 0; `out_of_range`
@@ -370,10 +233,8 @@ class Router:
                 "out_of_range",
                 "vector applies to one query: call route with each query and its vector",
             )
-        for name in ("allow", "deny"):  # an iterator would be exhausted by the first query
-            if options.get(name) is not None:
-                options[name] = check_ids(name, options[name])
-        return decide_many(lambda query: self.route(query, **options), queries, progress)
+        chosen = _options("route_many", options)
+        return decide_many(lambda query: run(self._request(query, chosen)), queries, progress)
 
     def warm_up(self) -> None:
         """Load models and index, so that the first query does not wait for them.
@@ -394,13 +255,11 @@ class Router:
     def _stage1(
         self,
         prompt: Prompt,
-        vector: Vector | None,
-        allow: set[str] | None,
-        deny: set[str],
-        context: Context | None,
+        options: DecisionOptions,
         deadline: Deadline,
     ) -> Stage1:
         start = perf_counter()
+        vector, context = options.vector, options.context
         if is_empty(prompt.text):
             return Stage1(scored=[], documents={}, warnings=(_EMPTY_QUERY,))
         given = vector is not None
@@ -415,8 +274,8 @@ class Router:
             evidence=self.profile.evidence,
             technologies=() if context is None else context.technologies,
             per_channel=self.profile.per_channel,
-            allow=allow,
-            deny=deny,
+            allow=options.allow,
+            deny=options.deny,
         )
         try:
             scored, documents = search(prompt.searched, vector)
@@ -432,7 +291,7 @@ class Router:
                 vector, notes = self._embedded(text)
             scored, documents = search(text, vector)
         need = self._need(self._vector_of_request(prompt, vector, given=given))
-        compared = self._compared(allow, deny)
+        compared = self._compared(options)
         conversation = Conversation()
         if context is not None:
             conversation = Conversation.of(text, context, scored, compared, self.profile)
@@ -506,11 +365,11 @@ class Router:
         except Exception as error:  # the beginnings of the texts still have cosines
             return scored, (degradation("embedder", error),)
 
-    def _compared(self, allow: set[str] | None, deny: set[str]) -> int:
+    def _compared(self, options: DecisionOptions) -> int:
         """Return how many documents of the index the request allows."""
-        if allow is None:
-            return len(self.index) - sum(id in self.index for id in deny)
-        return sum(id in self.index for id in allow - deny)
+        if options.allow is None:
+            return len(self.index) - sum(id in self.index for id in options.deny)
+        return sum(id in self.index for id in set(options.allow).difference(options.deny))
 
     def _with_history(
         self, vector: Vector | None, conversation: Conversation
@@ -595,6 +454,10 @@ class Router:
 
     def _load_embedder(self) -> Embedder:
         return self.index.load_embedder() if self._embedder is None else self._embedder
+
+
+def _options(function: str, keywords: RouteKeywords) -> DecisionOptions:
+    return DecisionOptions.of(function, {"limit": 2, **keywords})
 
 
 def _as_index(given: object) -> Index:

@@ -37,6 +37,7 @@ from crossgate._sources.rows import parse_json
 from crossgate._support.checks import check_path
 from crossgate._support.errors import ProfileError, SourceError
 from crossgate._support.files import atomic_write, cannot_write, open_source
+from crossgate._values.options import DecisionOptions
 from crossgate._values.profile_files import check_models, profile_from, profile_values
 from crossgate._values.prompts import read_prompt
 from crossgate._values.results import Document, Passage, RouteResult
@@ -327,6 +328,9 @@ def _pairs(values: Iterable[Any]) -> dict[str, PairScore]:
 STAGES: tuple[Mode, Mode] = ("never", "always")
 """The modes that end with stage 1 and with stage 2 for every query."""
 
+_ALL = DecisionOptions()
+"""Options by which all documents that pass are selected."""
+
 
 def profile_of(mode: Mode, profile: Profile) -> Profile:
     """Return the profile that a mode runs with."""
@@ -411,7 +415,7 @@ def decide_all(
                     profile=used,
                     policy=applied,
                     rerankers=Chain(reranker),
-                    limit=None,
+                    options=_ALL,
                     require_overlap=hold_back,
                     traced=traced,
                 )

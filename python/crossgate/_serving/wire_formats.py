@@ -11,6 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 
 from crossgate._decision.context import Context
 from crossgate._decision.orderings import ranked
+from crossgate._values.options import DecisionOptions, summary
 from crossgate._values.results import Hit, RouteResult
 
 # These schemas describe checks of `rerank`, which has error codes for them.
@@ -20,8 +21,6 @@ _ROW = {
     "properties": {"text": {"type": ["string", "null"]}, "title": {"type": ["string", "null"]}},
     "anyOf": [{"required": ["text"]}, {"required": ["title"]}],
 }
-_CONFIDENCE = {"type": "number", "minimum": 0, "maximum": 1}
-_COVERAGE = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
 _TEXTS = {"type": "array", "items": {"type": "string"}, "minItems": 1}
 _DOCUMENTS = {"type": "array", "items": {"anyOf": [{"type": "string"}, _ROW]}, "minItems": 1}
 
@@ -51,6 +50,16 @@ def _whole(value: object) -> object:
 Count = Annotated[int, Field(ge=1), BeforeValidator(_whole)]
 
 
+def _option(name: str, default: Any = None) -> Any:
+    """Return the field of an option of a decision, with its description and its limits."""
+    limits = DecisionOptions.__dataclass_fields__[name].metadata.get("limits", {})
+
+    def limited(schema: dict[str, Any]) -> None:
+        schema.get("anyOf", [schema])[0].update(limits)
+
+    return Field(default, description=summary(name), json_schema_extra=limited)
+
+
 class Asked(BaseModel):
     """A request, without type coercion, so that `false` is not a relevance of 0."""
 
@@ -71,10 +80,8 @@ class GivenContext(Asked):
 class About(Asked):
     """What a request may say about its query; not part of the original APIs."""
 
-    material: str | list[str] | None = Field(
-        None, description="Pasted texts that belong to the query."
-    )
-    context: GivenContext | None = None
+    material: str | list[str] | None = _option("material")
+    context: GivenContext | None = _option("context")
 
     def about(self) -> dict[str, Any]:
         """Return these fields as arguments of a decision."""
@@ -128,16 +135,14 @@ class DecisionRequest(About):
     """What a request for a decision over the index names."""
 
     query: str
-    limit: Count | None = 2
-    allow: list[str] | None = None
-    deny: list[str] = []
-    section: str | None = None
-    grade: str | None = None
-    min_confidence: Annotated[float, WithJsonSchema(_CONFIDENCE)] | None = None
-    coverage: Annotated[float, WithJsonSchema(_COVERAGE)] | None = Field(
-        None, description="Probability that the shortlist contains a fitting document if one fits."
-    )
-    max_shortlist: Count | None = None
+    limit: Count | None = _option("limit", 2)
+    allow: list[str] | None = _option("allow")
+    deny: list[str] = _option("deny", [])
+    section: str | None = _option("section")
+    grade: str | None = _option("grade")
+    min_confidence: float | None = _option("min_confidence")
+    coverage: float | None = _option("coverage")
+    max_shortlist: Count | None = _option("max_shortlist")
 
 
 class RouteRequest(DecisionRequest):

@@ -195,7 +195,7 @@ def check_kind(what: str, value: object, kind: Any, remedy: str) -> None:
 _LIMIT_NAMES = {"k", "top_k", "top_n", "n", "n_results", "max_results"}
 
 
-def check_keywords(function: str, unknown: Mapping[str, object]) -> None:
+def check_keywords(function: str, unknown: Iterable[str]) -> None:
     """Refuse unknown keyword arguments; those of other libraries get the right name.
 
     Raises:
@@ -286,30 +286,17 @@ def check_limit(limit: int | None) -> None:
         )
 
 
-def check_request(section: str | None, grade: str | None) -> None:
-    """Check that section and grade are text; the policy defines the valid values.
-
-    Raises:
-        InputError: `invalid_text`.
-    """
-    for what, value in (("the section", section), ("the grade", grade)):
-        if value is not None:
-            check_text(what, value)
-
-
-def check_shortlist(coverage: float | None, most: int | None) -> None:
-    """Check the coverage and the length of a shortlist; None for those of the profile.
+def check_coverage(coverage: float) -> None:
+    """Check the coverage of a shortlist.
 
     Raises:
         InputError: `out_of_range`.
     """
-    if coverage is not None:
-        check_number("coverage", coverage)
-        if not 0 < coverage < 1:
-            message = f"coverage is {coverage:g}: it must be above 0 and below 1"
-            raise InputError("out_of_range", message)
-    if most is not None:
-        check_count("max_shortlist", most)
+    check_number("coverage", coverage)
+    if not 0 < coverage < 1:
+        raise InputError(
+            "out_of_range", f"coverage is {coverage:g}: it must be above 0 and below 1"
+        )
 
 
 def check_confidence(least: float | None, profile: Profile, name: str = "min_confidence") -> None:

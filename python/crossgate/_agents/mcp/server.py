@@ -24,6 +24,7 @@ from crossgate._decision.rerank_candidates import arerank
 from crossgate._support.checks import check_confidence
 from crossgate._support.errors import CrossgateError
 from crossgate._support.sanitize import sanitize, sanitize_line, sanitize_quotation
+from crossgate._values.options import summary
 from crossgate._values.results import Degradation, Hit, ResultWarning, RouteResult
 
 _SKILL = "skill://crossgate/"
@@ -32,7 +33,7 @@ _READS = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_h
 PromptText = Annotated[str, Field(description="The user's request, in the user's own words.")]
 Material = Annotated[
     list[str] | None,
-    Field(description="Pasted texts that belong to the request, such as code or logs."),
+    Field(description=summary("material")),
 ]
 Technologies = Annotated[
     list[str],
