@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -374,6 +375,35 @@ def test_try_uses_the_installed_options(home: Home) -> None:
     done = home.run("hook", "try", PDF)
     assert done.returncode == 2
     assert "error[out_of_range]" in done.stderr
+
+
+def test_changes_of_eight_processes_are_all_kept(tmp_path: Path) -> None:
+    path = tmp_path / "settings.json"
+    path.write_text('{"model": "opus"}')
+    code = (
+        "import sys; from pathlib import Path; from crossgate._agents.hook import settings; "
+        "settings.edit(Path(sys.argv[1]), lambda values: {**values, sys.argv[2]: 1})"
+    )
+    running = [
+        subprocess.Popen([sys.executable, "-c", code, path, str(number)]) for number in range(8)
+    ]
+    assert [process.wait(timeout=120) for process in running] == [0] * 8
+    assert set(json.loads(path.read_text())) == {"model", *map(str, range(8))}
+    names = {item.name for item in tmp_path.iterdir()}
+    assert names == {"settings.json", "settings.json.before-crossgate"}
+
+
+def test_a_cache_that_cannot_be_written_is_named(home: Home) -> None:
+    blocked = home.path / "blocked"
+    blocked.write_text("not a folder")
+    cache = {"CROSSGATE_CACHE": str(blocked / "cache")}
+    done = home.run("hook", "try", PDF, **cache)
+    assert done.returncode == 3
+    assert str(blocked) in done.stdout
+    assert "CROSSGATE_CACHE" in done.stdout
+    run = home.hook(variables=cache)
+    assert (run.code, run.out) == (0, b"")
+    assert run.err.startswith(f"crossgate: hook claude: unwritable: cannot write to {blocked}")
 
 
 CALL = ["x/crossgate", "hook", "claude", "--deny", "a|b;c"]

@@ -162,6 +162,37 @@ def test_parking_is_reversible_and_the_hook_still_suggests_the_skill(home: Home)
     assert (contents(folder), target.exists()) == (before, False)
 
 
+def test_uninstall_moves_parked_skills_back(home: Home) -> None:
+    assert home.run("hook", "install").returncode == 0
+    assert home.run("hook", "install", "--project").returncode == 0
+    before = contents(home.path / ".claude/skills")
+    listed(home, "park", "pdf-toolkit", "csv-cleaner")
+    parked = home.path / ".claude/skills-parked"
+    home.run("hook", "uninstall", "--project")
+    assert len(list(parked.iterdir())) == 2  # the other hook still suggests them
+    home.skill("csv-cleaner", "Another one of this name")
+    done = home.run("hook", "uninstall")
+    assert done.returncode == 0
+    assert (
+        f"moved the parked skill back to {home.path / '.claude/skills/pdf-toolkit'}" in done.stdout
+    )
+    assert "csv-cleaner stays parked" in done.stderr
+    shutil.rmtree(home.path / ".claude/skills/csv-cleaner")
+    again = json.loads(home.run("hook", "uninstall", "--json").stdout)
+    assert again["unparked"] == [str(home.path / ".claude/skills/csv-cleaner")]
+    assert contents(home.path / ".claude/skills") == before
+    assert not parked.exists()
+
+
+def test_uninstall_keeps_what_another_hook_suggests(home: Home) -> None:
+    home.skill("deploy", "Ship the service to staging", below=".agents")
+    for agent in ("codex", "gemini"):
+        assert home.run("hook", "install", "--agent", agent).returncode == 0
+    listed(home, "park", "deploy", "--agent", "codex")
+    assert "back to" not in home.run("hook", "uninstall", "--agent", "codex").stdout
+    assert "back to" in home.run("hook", "uninstall", "--agent", "gemini").stdout
+
+
 def test_errors_move_nothing(home: Home) -> None:
     def refused(*arguments: str) -> str:
         done = home.run("skills", *arguments)

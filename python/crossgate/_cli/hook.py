@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from crossgate._agents.hook.formats import AGENTS, Agent, HookPrompt
 from crossgate._agents.hook.options import BadHookOptions, add_options, describe, options_of
 from crossgate._cli import DONE, FAILURE, NOTHING_RELEVANT
-from crossgate._cli.output import json_option, progress, say, show, show_json
+from crossgate._cli.output import is_terminal, json_option, progress, say, show, show_json
 from crossgate._support.errors import InputError, SourceError
 from crossgate._support.wording import counted
 from crossgate._values.messages import REASONS
@@ -139,18 +141,39 @@ def _install(options: argparse.Namespace) -> int:
 
 def _uninstall(options: argparse.Namespace) -> int:
     from crossgate._agents.hook.install import calls_of, uninstall
+    from crossgate._agents.learning.parking import unpark_all
 
     agent = AGENTS[options.agent]
     _check_folders(agent, working=options.project)
     path, removed = uninstall(agent, project=options.project)
-    for other in calls_of(agent):
+    calls = calls_of(agent)
+    for other in calls:
         where = "without --project" if options.project else "with --project, in its folder"
         say(f"{other} still calls it: run this again {where}")
+    moved, problems = ([], []) if calls or not _may_unpark(agent) else unpark_all(agent)
+    for problem in problems:
+        say(problem)
     if options.json:
-        show_json({"agent": options.agent, "settings": str(path), "removed": removed})
+        unparked = [str(folder) for folder in moved]
+        values = {"agent": options.agent, "settings": str(path), "removed": removed}
+        show_json({**values, "unparked": unparked})
     else:
-        show(f"{path}: {'the hook was removed' if removed else 'there is no crossgate hook in it'}")
+        state = "the hook was removed" if removed else "there is no crossgate hook in it"
+        lines = [f"{path}: {state}"]
+        lines += [f"moved the parked skill back to {folder}" for folder in moved]
+        show("\n".join(lines))
     return DONE
+
+
+def _may_unpark(agent: Agent) -> bool:
+    """Return whether to move parked skills back, which no hook suggests any more; ask a person."""
+    from crossgate._agents.hook.skill_library import PARKED, own_folders
+
+    parked = [folder for folder in own_folders(agent) if folder.endswith(PARKED)]
+    if not any(map(os.path.isdir, parked)) or not is_terminal(sys.stdin):
+        return True
+    say(f"without the hook, {agent.name} does not read its parked skills: move them back? [Y/n]")
+    return sys.stdin.readline().strip().lower() in ("", "y", "yes")
 
 
 _SKIPPED = {
@@ -179,9 +202,11 @@ def _try(options: argparse.Namespace) -> int:
         raise InputError("out_of_range", f"{next(iter(calls))}: {error}") from error
     prompt = HookPrompt.of(options.prompt, session="", folder=os.getcwd())
     with progress("embedding") as report:
-        index_if_stale(agent, chosen, prompt.folder, report)
+        problem = index_if_stale(agent, chosen, prompt.folder, report)
     library = library_of(agent, prompt.folder, chosen.skills)
     answered = answer(agent, prompt, chosen, library, started=time.monotonic(), log=False)
+    if problem and answered.reason == "not_indexed":
+        answered = replace(answered, outcome="failed", detail=problem)
     if options.json:
         show_json(
             {

@@ -14,7 +14,12 @@ from crossgate._agents.hook.formats import Agent, HookPrompt
 from crossgate._agents.hook.injection import Pick, context_of, shortlist_of
 from crossgate._agents.hook.options import HookOptions
 from crossgate._agents.hook.session_state import Session
-from crossgate._agents.hook.skill_library import SkillLibrary, is_parked_folder, was_indexed
+from crossgate._agents.hook.skill_library import (
+    SkillLibrary,
+    is_parked_folder,
+    was_indexed,
+    why_unwritable,
+)
 from crossgate._support.errors import CrossgateError, first_line
 from crossgate._values.agent_prompts import is_command
 from crossgate._values.results import Hit, RouteResult
@@ -102,6 +107,8 @@ def answer(
     if not options.index and not library.sources:
         return HookAnswer(outcome="skipped", reason="no_skills", detail="the agent has no skills")
     if not os.path.isfile(path) and not options.index and not was_indexed(library):
+        if why := why_unwritable(library):
+            return HookAnswer(outcome="failed", reason="unwritable", detail=why)
         return HookAnswer(
             outcome="skipped", reason="not_indexed", detail="the skills are not indexed yet"
         )

@@ -20,7 +20,7 @@ from crossgate._agents.hook.formats import TRIAL, Agent
 from crossgate._agents.hook.options import HookOptions, anchored, as_arguments, parse
 from crossgate._agents.hook.refresh import build
 from crossgate._agents.hook.skill_library import SkillLibrary, is_stale, library_of, project_of
-from crossgate._support.errors import CrossgateError, InputError, SourceError
+from crossgate._support.errors import CrossgateError, InputError, SourceError, first_line
 from crossgate._support.files import atomic_write, cannot_write, file_lock, read_source
 from crossgate._support.limits import SETTINGS_BYTES
 from crossgate._telemetry.log import JsonLinesLog
@@ -272,12 +272,19 @@ def temporary_environment(folder: str) -> str:
     return ""
 
 
-def index_if_stale(agent: Agent, options: HookOptions, folder: str, progress: Any = None) -> None:
-    """Index an agent's skills in a working folder, if they have changed or are not indexed yet."""
+def index_if_stale(agent: Agent, options: HookOptions, folder: str, progress: Any = None) -> str:
+    """Index an agent's skills in a working folder, if they have changed or are not indexed yet.
+
+    Returns:
+        Why they cannot be indexed; empty if they are.
+    """
     library = library_of(agent, folder, options.skills)
     if not options.index and library.sources and is_stale(library):
-        with suppress(CrossgateError):  # the hook reports skills that cannot be indexed
+        try:
             _indexed(agent, library, options, progress)
+        except CrossgateError as error:
+            return first_line(error)
+    return ""
 
 
 def _indexed(

@@ -44,7 +44,16 @@ def note(folder: Path, values: dict[str, Any]) -> None:
             line["detail"] = line["detail"][:_DETAIL_CHARS]
         _append(path, json.dumps(line))
         if os.stat(path).st_size > LOG_BYTES:
-            os.replace(path, folder / "log.1.jsonl")
+            _rotate(path, folder / "log.1.jsonl")
+
+
+def _rotate(path: Path, earlier: Path) -> None:
+    from crossgate._support.files import file_lock
+
+    with file_lock(path.with_suffix(".lock")) as free:
+        # Another process may have rotated the log since.
+        if free and os.stat(path).st_size > LOG_BYTES:
+            os.replace(path, earlier)
 
 
 def read_hook_log(folder: Path) -> Iterator[dict[str, Any]]:

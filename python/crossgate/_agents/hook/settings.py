@@ -16,13 +16,14 @@ from typing import Any
 from crossgate._agents.hook.formats import Agent
 from crossgate._sources.common import is_unicode
 from crossgate._support.errors import InputError, SourceError
-from crossgate._support.files import atomic_write, copy_whole, read_source
+from crossgate._support.files import atomic_write, copy_whole, file_lock, read_source
 from crossgate._support.limits import SETTINGS_BYTES
 from crossgate._support.wording import type_of
 
 BACKUP = ".before-crossgate"
 
 _OURS = re.compile(r"\bcrossgate\b.*?\shook\s+([a-z]+)\b", re.DOTALL)
+_LOCK_SECONDS = 10.0
 _SECONDS = 10
 """Time limit of the hook in the settings; longer than the limit of the hook itself."""
 
@@ -131,35 +132,57 @@ def edit(
             file is not changed.
         SourceError: `unwritable` if the file cannot be read or written.
     """
-    before = _bytes(path)
-    values = read(path, before)
-    try:
-        after = change(values)
-    except ValueError as error:
-        raise _malformed(path, str(error)) from error
+    values, _, after = _changed(path, change)
     if after == values:
         return False
     target = Path(os.path.realpath(path))
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with file_lock(target.with_name(f".{target.name}.lock"), seconds=_LOCK_SECONDS) as free:
+            if not free:
+                raise OSError(None, "another process is changing it: try again")
+            return _edit(path, target, change, ours=ours)
+    except OSError as error:
+        raise _unwritable("write", path, error) from error
+
+
+def _changed(
+    path: Path, change: Callable[[dict[str, Any]], dict[str, Any]]
+) -> tuple[dict[str, Any], bytes, dict[str, Any]]:
+    """Return the settings in a file, its bytes, and the changed settings."""
+    before = _bytes(path)
+    values = read(path, before)
+    try:
+        return values, before, change(values)
+    except ValueError as error:
+        raise _malformed(path, str(error)) from error
+
+
+def _edit(
+    path: Path,
+    target: Path,
+    change: Callable[[dict[str, Any]], dict[str, Any]],
+    *,
+    ours: bool,
+) -> bool:
+    values, before, after = _changed(path, change)  # another process may have changed it
+    if after == values:
+        return False
     backup = target.with_name(target.name + BACKUP)
     indent = _indent(before)
     text = json.dumps(after, indent=indent, ensure_ascii=False) + "\n"
     if not is_unicode(text):  # an escaped half of a character stays escaped
         text = json.dumps(after, indent=indent) + "\n"
-    try:
-        if ours and not after and not os.path.exists(backup) and not os.path.islink(path):
-            path.unlink()
-            return True
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if before and not ours:
-            copy_whole(target, backup)
-        with atomic_write(path) as stream:
-            stream.write("\ufeff" * before.startswith(BOM_UTF8) + text)
-            if os.path.exists(path) and read_source(path, SETTINGS_BYTES) != before:
-                raise OSError(
-                    None, "it was changed in the meantime, so nothing was written: try again"
-                )
-    except OSError as error:
-        raise _unwritable("write", path, error) from error
+    if ours and not after and not os.path.exists(backup) and not os.path.islink(path):
+        path.unlink()
+        return True
+    if before and not ours:
+        copy_whole(target, backup)
+    with atomic_write(path) as stream:
+        stream.write("\ufeff" * before.startswith(BOM_UTF8) + text)
+        # The agent itself takes no lock.
+        if os.path.exists(path) and read_source(path, SETTINGS_BYTES) != before:
+            raise OSError(None, "it was changed in the meantime, so nothing was written: try again")
     return True
 
 

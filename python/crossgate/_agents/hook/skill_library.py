@@ -262,6 +262,19 @@ def was_indexed(library: SkillLibrary) -> bool:
     return os.path.isfile(library.manifest)
 
 
+def why_unwritable(library: SkillLibrary) -> str:
+    """Return why the index cannot be written, with a remedy; empty if it can."""
+    folder = library.folder
+    while not os.path.lexists(folder) and folder != folder.parent:
+        folder = folder.parent
+    if os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK):
+        return ""
+    return (
+        f"cannot write to {folder}, so the skills cannot be indexed: set CROSSGATE_CACHE to a "
+        "folder that can be written"
+    )
+
+
 def is_stale(library: SkillLibrary, *, quick: bool = False) -> bool | None:
     """Return whether a skill was added, changed or removed since the index was last made.
 

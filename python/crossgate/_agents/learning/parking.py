@@ -15,8 +15,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from crossgate._agents.hook.skill_library import PARKED, hook_folder
-from crossgate._support.errors import InputError, SourceError
+from crossgate._agents.hook.formats import AGENTS, Agent
+from crossgate._agents.hook.install import calls_of
+from crossgate._agents.hook.skill_library import PARKED, hook_folder, own_folders
+from crossgate._support.errors import CrossgateError, InputError, SourceError
 from crossgate._support.files import file_lock
 
 LOCK_SECONDS = 10.0
@@ -43,6 +45,32 @@ def target_of(folder: Path, *, back: bool = False) -> Path:
             "not_parkable", f"{target} exists already: rename or remove one of the two"
         )
     return target
+
+
+def unpark_all(agent: Agent) -> tuple[list[Path], list[str]]:
+    """Move all parked skills of an agent back, except those that the hook of another agent reads.
+
+    Returns:
+        The folders of the moved skills, and a line for each skill that stays.
+    """
+    others = [other for other in AGENTS.values() if other != agent and calls_of(other)]
+    shared = {folder for other in others for folder in own_folders(other)}
+    moved: list[Path] = []
+    problems: list[str] = []
+    for parked in own_folders(agent):
+        if not parked.endswith(PARKED) or parked in shared or not os.path.isdir(parked):
+            continue
+        for folder in sorted(path.parent for path in Path(parked).glob("*/SKILL.md")):
+            try:
+                target = target_of(folder, back=True)
+                refuse_tracked(folder)
+                move_skill(folder, target)
+                moved.append(target)
+            except CrossgateError as error:
+                problems.append(f"{folder} stays parked: {error}")
+        with suppress(OSError):  # something else is in it
+            os.rmdir(parked)
+    return moved, problems
 
 
 def refuse_tracked(folder: Path) -> None:
