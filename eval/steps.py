@@ -22,8 +22,8 @@ import numpy as np
 from crossgate._core import Profile, Winner
 from crossgate._decision.rerank_candidates import rerank
 from crossgate._evaluation import metrics, statistics
+from crossgate._evaluation.sections import points, share
 from crossgate._evaluation.statistics import Interval
-from crossgate._evaluation.text import points, share
 from crossgate._pipelines.decay import decay
 from crossgate._pipelines.diversity import deduplicate
 from crossgate._pipelines.hits import time_of

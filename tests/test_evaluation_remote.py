@@ -121,7 +121,7 @@ def test_report_has_a_column_for_the_mode_remote(tmp_path: Path, server: Provide
     assert "remote cohere/rerank-v4.0-pro, for which the profile was not fitted" in " ".join(
         text.split()
     )
-    (head,) = [line for line in text.split("\n") if line.startswith("quality")]
+    (head,) = [line for line in text.split("\n") if line.startswith("95 % interval")]
     assert head.split()[-4:] == list(ALL_MODES)
     values = json.loads(dump(report.to_dict()))
     assert values["header"]["remote"] == "cohere/rerank-v4.0-pro"
@@ -140,7 +140,7 @@ def test_report_has_a_column_for_the_mode_remote(tmp_path: Path, server: Provide
         for query, result in zip(run.queries, decisions, strict=True)
         if query.relevant
     ]
-    found = report.quality["remote"]["precision@1"]
+    found = report.quality["remote"]["recall@1"]
     assert found is not None
     assert found.value == pytest.approx(sum(right) / len(right))
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from crossgate._evaluation.economics import (
     AbstentionPoint,
@@ -27,175 +28,174 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 16, 26, 40
 
 _LEAST_SHOWN = 0.2
 
-Scale = Callable[[float], float]
+_QUARTERS = (0.0, 0.25, 0.5, 0.75, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """One axis: its label, its ticks in ascending order, and their texts."""
+
+    label: str
+    ticks: Sequence[float]
+    text: Callable[[float], str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Dot:
+    """One point, with its text on hover; the shipped point of a curve is marked."""
+
+    x: float
+    y: float
+    title: str = ""
+    shipped: bool = False
+
+
+class _Plane:
+    """A chart with two axes, to which marks are added."""
+
+    def __init__(self, x: _Axis, y: _Axis, title: str) -> None:
+        self._x, self._y, self._title = x, y, title
+        self._parts: list[str] = []
+
+    def across(self, value: float) -> float:
+        """Return the horizontal position of a value."""
+        low, high = self._x.ticks[0], self._x.ticks[-1]
+        return _LEFT + (_WIDTH - _LEFT - _RIGHT) * (value - low) / (high - low)
+
+    def up(self, value: float) -> float:
+        """Return the vertical position of a value."""
+        low, high = self._y.ticks[0], self._y.ticks[-1]
+        return _HEIGHT - _BOTTOM - (_HEIGHT - _TOP - _BOTTOM) * (value - low) / (high - low)
+
+    def line(self, dots: Sequence[_Dot], kind: str = "line") -> None:
+        """Add a line through points."""
+        points = " ".join(f"{self.across(dot.x):.1f},{self.up(dot.y):.1f}" for dot in dots)
+        self._parts.append(f'<polyline class="{kind}" points="{points}"/>')
+
+    def dot(self, dot: _Dot, kind: str = "spot", radius: float = 4) -> None:
+        """Add a point."""
+        self._parts.append(
+            f'<circle class="{kind}" cx="{self.across(dot.x):.1f}" cy="{self.up(dot.y):.1f}" '
+            f'r="{radius:.3g}"><title>{html.escape(dot.title)}</title></circle>'
+        )
+
+    def bar(self, low: float, high: float, height: float, kind: str, title: str) -> None:
+        """Add a bar between two values of the horizontal axis."""
+        left, right, top = self.across(low), self.across(high), self.up(height)
+        self._parts.append(
+            f'<rect class="{kind}" x="{left:.1f}" y="{top:.1f}" width="{right - left:.1f}" '
+            f'height="{self.up(0) - top:.1f}"><title>{html.escape(title)}</title></rect>'
+        )
+
+    def text(self, text: str) -> None:
+        """Add a text in the corner: beside a point it would often cover the line."""
+        self._parts.append(
+            f'<text class="label" text-anchor="end" x="{_WIDTH - _RIGHT}" y="10">'
+            f'<tspan class="mark">\u25cf</tspan> {html.escape(text)}</text>'
+        )
+
+    def svg(self) -> str:
+        """Return the whole chart."""
+        parts = [
+            f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
+            f'aria-label="{html.escape(self._title)}">'
+        ]
+        for tick in self._y.ticks:
+            y = self.up(tick)
+            parts.append(
+                f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" '
+                f'y2="{y:.1f}"/><text class="tick" text-anchor="end" x="{_LEFT - 5}" '
+                f'y="{y + 4:.1f}">{self._y.text(tick)}</text>'
+            )
+        parts += [
+            f'<text class="tick" text-anchor="middle" x="{self.across(tick):.1f}" '
+            f'y="{_HEIGHT - _BOTTOM + 15}">{self._x.text(tick)}</text>'
+            for tick in self._x.ticks
+        ]
+        middle = (_LEFT + _WIDTH - _RIGHT) / 2
+        return "".join(
+            (
+                *parts,
+                *self._parts,
+                f'<text class="label" text-anchor="middle" x="{middle}" y="{_HEIGHT - 6}">'
+                f"{html.escape(self._x.label)}</text>"
+                f'<text class="label" x="4" y="10">{html.escape(self._y.label)}</text></svg>',
+            )
+        )
 
 
 def curve_chart(*curves: Sequence[CurvePoint]) -> str:
     """Return recall@1 against skip rate, with the shipped point of each curve marked."""
-    known = [
+    lines = [
         [
-            (point.skip_rate, point.recall, point.shipped)
+            _Dot(point.skip_rate, point.recall, shipped=point.shipped)
             for point in points
             if point.recall is not None
         ]
         for points in curves
     ]
-    return _curves(known, "queries that skip stage 2", "recall@1", "recall@1 against skip rate")
+    return _curves(lines, _Axis("queries that skip stage 2", _QUARTERS, _percent), "recall@1")
 
 
 def abstention_chart(points: Sequence[AbstentionPoint]) -> str:
-    """Return precision@1 against the false-positive rate, with the shipped point marked."""
-    known = [(point.false_positive_rate, point.precision, point.shipped) for point in points]
-    return _curves(
-        [known],
-        "no-match queries that get a pick",
-        "precision@1",
-        "precision@1 against false-positive rate",
-    )
+    """Return right picks against the false-positive rate, with the shipped point marked."""
+    dots = [
+        _Dot(point.false_positive_rate, point.right_picks, shipped=point.shipped)
+        for point in points
+    ]
+    across = _Axis("no-match queries that get a pick", _QUARTERS, _percent)
+    return _curves([dots], across, "right picks")
 
 
 def coverage_chart(points: Sequence[CoveragePoint]) -> str:
     """Return coverage against the mean length of shortlists, with the shipped point marked."""
-    across_label, up_label = "mean length of the shortlist", "coverage"
-    sizes = _ticks(1.0, max(point.size for point in points))
-    ticks = _ticks(*shares_shown([point.coverage for point in points]))
-    across, up = _scales((sizes[0], sizes[-1]), (ticks[0], ticks[-1]))
-    line = " ".join(f"{across(point.size):.1f},{up(point.coverage):.1f}" for point in points)
-    parts = [
-        *_axes(sizes, ticks, across, up, _short, _three),
-        f'<polyline class="line" points="{line}"/>',
+    dots = [
+        _Dot(point.size, point.coverage, f"promised {point.promised:.0%}", point.shipped)
+        for point in points
     ]
-    for point in points:
-        kind, radius = ("mark", 5) if point.shipped else ("spot", 4)
-        parts.append(
-            f'<circle class="{kind}" cx="{across(point.size):.1f}" cy="{up(point.coverage):.1f}" '
-            f'r="{radius}"><title>promised {point.promised:.0%}: coverage {point.coverage:.3f}, '
-            f"mean length {point.size:.2f}</title></circle>"
-        )
-    return _svg(parts, across_label, up_label, "coverage against the length of shortlists")
+    sizes = _ticks(1.0, max(point.size for point in points))
+    return _curves([dots], _Axis("mean length of the shortlist", sizes, _short), "coverage")
 
 
-def standalone(chart: str) -> str:
-    """Return a chart as a standalone file, with the colours of the page."""
-    opening, rest = chart.split(">", 1)
-    return f'{opening} xmlns="http://www.w3.org/2000/svg"><style>{_STYLE}</style>{rest}\n'
-
-
-_STYLE = """
-text { fill: #1d2530; font: 11px system-ui, sans-serif; } .tick { fill: #5c6875; font-size: 10px; }
-.grid { stroke: #d9dee4; } .line { fill: none; stroke: #1f6fb2; stroke-width: 2; }
-.mark { fill: #c2571a; } .spot { fill: transparent; }
-@media (prefers-color-scheme: dark) { text { fill: #e4e9ee; } .tick { fill: #9aa7b4; }
-  .grid { stroke: #323a43; } .line { stroke: #6db3f2; } .mark { fill: #f0955a; } }
-"""
-
-
-def _curves(
-    curves: Sequence[Sequence[tuple[float, float, bool]]], x_label: str, y_label: str, title: str
-) -> str:
-    """Return lines of a metric against a share, with the shipped point of each marked."""
-    ticks = _ticks(*shares_shown([value for points in curves for _, value, _ in points]))
-    across, up = _scales((0.0, 1.0), (ticks[0], ticks[-1]))
-    parts = list(_axes((0.0, 0.25, 0.5, 0.75, 1.0), ticks, across, up, _percent, _three))
-    for position, points in enumerate(curves):
-        line = " ".join(f"{across(x):.1f},{up(y):.1f}" for x, y, shipped in points if not shipped)
-        colour = f" of-{position}" if len(curves) > 1 else ""
-        parts.append(f'<polyline class="line{colour}" points="{line}"/>')
-        parts += (_point(point, across, up, x_label, y_label, f"mark{colour}") for point in points)
-    return _svg(parts, x_label, y_label, title)
-
-
-def _point(
-    point: tuple[float, float, bool],
-    across: Scale,
-    up: Scale,
-    x_label: str,
-    y_label: str,
-    mark: str,
-) -> str:
-    x, y, shipped = point
-    circle = (
-        f'<circle class="{mark if shipped else "spot"}" cx="{across(x):.1f}" '
-        f'cy="{up(y):.1f}" r="{5 if shipped else 4}"><title>{html.escape(x_label)}: {x:.1%}, '
-        f"{html.escape(y_label)}: {y:.3f}</title></circle>"
-    )
-    if not shipped or mark != "mark":
-        return circle
-    # In the corner: beside the point it would often cover the line.
-    return circle + (
-        f'<text class="label" text-anchor="end" x="{_WIDTH - _RIGHT}" y="10">'
-        f'<tspan class="mark">\u25cf</tspan> shipped: {x:.1%}, {y:.3f}</text>'
-    )
-
-
-def interval_chart(interval: Interval, most: float, *, worse: bool) -> str:
-    """Return a difference and its interval on a scale from -`most` to +`most`."""
-
-    def across(value: float) -> float:
-        return 60 + 54 * max(-1.0, min(1.0, value / most))
-
-    name = "line worse" if worse else "line"
-    dot = "mark worse" if worse else "dot"
-    label = f"{interval.value:+.3f} [{interval.low:+.3f}, {interval.high:+.3f}]"
-    return (
-        f'<svg class="interval" viewBox="0 0 120 16" role="img" aria-label="{label}">'
-        '<line class="grid" x1="60" x2="60" y1="0" y2="16"/>'
-        f'<polyline class="{name}" points="{across(interval.low):.1f},8 '
-        f'{across(interval.high):.1f},8"/>'
-        f'<circle class="{dot}" cx="{across(interval.value):.1f}" cy="8" r="4">'
-        f"<title>{label}</title></circle></svg>"
-    )
+def _curves(lines: Sequence[Sequence[_Dot]], across: _Axis, label: str) -> str:
+    """Return lines of a share, each with its shipped point; the numbers of a single one."""
+    ticks = _ticks(*shares_shown([dot.y for dots in lines for dot in dots]))
+    plane = _Plane(across, _Axis(label, ticks, _three), f"{label} against {across.label}")
+    for position, dots in enumerate(lines):
+        colour = f" of-{position}" if len(lines) > 1 else ""
+        plane.line([dot for dot in dots if not dot.shipped], f"line{colour}")
+        for dot in dots:
+            numbers = f"{across.label}: {across.text(dot.x)}, {label}: {dot.y:.3f}"
+            title = f"{dot.title}, {numbers}" if dot.title else numbers
+            plane.dot(replace(dot, title=title), f"mark{colour}" if dot.shipped else "spot")
+            if dot.shipped and not colour:
+                plane.text(f"shipped: {across.text(dot.x)}, {dot.y:.3f}")
+    return plane.svg()
 
 
 def reliability_chart(bins: Sequence[ReliabilityBin]) -> str:
     """Return the observed share against the stated probability; larger dots have more queries."""
-    ticks = (0.0, 0.25, 0.5, 0.75, 1.0)
-    across, up = _scales((0.0, 1.0), (0.0, 1.0))
-    most = max(tenth.count for tenth in bins)
-    line = " ".join(f"{across(tenth.stated):.1f},{up(tenth.observed):.1f}" for tenth in bins)
-    parts = [
-        *_axes(ticks, ticks, across, up, _percent, _percent),
-        f'<line class="ideal" x1="{across(0):.1f}" y1="{up(0):.1f}" '
-        f'x2="{across(1):.1f}" y2="{up(1):.1f}"/>',
-        f'<polyline class="line" points="{line}"/>',
-    ]
-    for tenth in bins:
-        radius = 2 + 7 * math.sqrt(tenth.count / most)
-        parts.append(
-            f'<circle class="dot" cx="{across(tenth.stated):.1f}" cy="{up(tenth.observed):.1f}" '
-            f'r="{radius:.1f}"><title>{counted(tenth.count, "query")}, stated {tenth.stated:.1%}, '
-            f"observed {tenth.observed:.1%}</title></circle>"
+    plane = _Plane(
+        _Axis("stated probability", _QUARTERS, _percent),
+        _Axis("share that fits", _QUARTERS, _percent),
+        "reliability",
+    )
+    plane.line([_Dot(0, 0), _Dot(1, 1)], "ideal")
+    dots = [
+        _Dot(
+            tenth.stated,
+            tenth.observed,
+            f"{counted(tenth.count, 'query')}, stated {tenth.stated:.1%}, observed "
+            f"{tenth.observed:.1%}",
         )
-    return _svg(parts, "stated probability", "share that fits", "reliability")
-
-
-def histogram_chart(histogram: Histogram) -> str:
-    """Return both distributions of a score, each as shares of its own queries."""
-    groups = [("match", histogram.match), ("no-match", histogram.no_match)]
-    shares = [
-        (name, [count / sum(counts) for count in counts]) for name, counts in groups if sum(counts)
+        for tenth in bins
     ]
-    ticks = _ticks(0.0, max(max(heights) for _, heights in shares))
-    edges = _ticks(histogram.low, histogram.high)
-    across, up = _scales((edges[0], edges[-1]), (0.0, ticks[-1]))
-    width = (histogram.high - histogram.low) / len(histogram.match)
-    parts = [*_axes(edges, ticks, across, up, _short, _percent)]
-    for name, heights in shares:
-        for bin, height in enumerate(heights):
-            left = across(histogram.low + bin * width)
-            right = across(histogram.low + (bin + 1) * width)
-            start = histogram.low + bin * width
-            parts.append(
-                f'<rect class="{name}" x="{left:.1f}" y="{up(height):.1f}" '
-                f'width="{right - left:.1f}" height="{up(0) - up(height):.1f}"><title>'
-                f"{height:.1%} of the queries {_GROUPS[name]} are between {_short(start)} and "
-                f"{_short(start + width)}</title></rect>"
-            )
-    title = f"{histogram.name} of queries with and without a match"
-    return _svg(parts, f"{_SCORES[histogram.name]}", "share of queries", title)
+    plane.line(dots)
+    most = max(tenth.count for tenth in bins)
+    for tenth, dot in zip(bins, dots, strict=True):
+        plane.dot(dot, "dot", 2 + 7 * math.sqrt(tenth.count / most))
+    return plane.svg()
 
-
-_GROUPS = {"match": "with a match", "no-match": "without one"}
 
 _SCORES = {
     "cosine": "best cosine",
@@ -206,33 +206,59 @@ _SCORES = {
 }
 
 
+def histogram_chart(histogram: Histogram) -> str:
+    """Return both distributions of a score, each as shares of its own queries."""
+    groups = [
+        (kind, queries, counts)
+        for kind, queries, counts in (
+            ("match", "with a match", histogram.match),
+            ("no-match", "without one", histogram.no_match),
+        )
+        if sum(counts)
+    ]
+    highest = max(max(counts) / sum(counts) for _, _, counts in groups)
+    plane = _Plane(
+        _Axis(_SCORES[histogram.name], _ticks(histogram.low, histogram.high), _short),
+        _Axis("share of queries", _ticks(0.0, highest), _percent),
+        f"{histogram.name} of queries with and without a match",
+    )
+    width = (histogram.high - histogram.low) / len(histogram.match)
+    for kind, queries, counts in groups:
+        for bin, count in enumerate(counts):
+            low, high = (histogram.low + place * width for place in (bin, bin + 1))
+            share = count / sum(counts)
+            title = (
+                f"{share:.1%} of the queries {queries} are between {_short(low)} and {_short(high)}"
+            )
+            plane.bar(low, high, share, kind, title)
+    return plane.svg()
+
+
 def latency_chart(latencies: Sequence[Latency]) -> str:
     """Return the share of queries that are answered within a time, one line per path."""
-    known = [latency for latency in latencies if latency.spread]
-    times = [
-        max(time, 1e-3) for latency in known for time in (latency.spread[0], latency.spread[-1])
-    ]
-    low, high = math.floor(math.log10(min(times))), math.ceil(math.log10(max(times)))
-    high = max(high, low + 1)
-    scale, up = _scales((low, high), (0.0, 1.0))
-
-    def across(milliseconds: float) -> float:
-        return scale(math.log10(max(milliseconds, 1e-3)))
-
-    x_ticks = [10.0**power for power in range(low, high + 1)]
-    parts = list(_axes(x_ticks, (0.0, 0.25, 0.5, 0.75, 1.0), across, up, _duration, _percent))
-    for position, latency in enumerate(known):
-        name = path_name(latency.path)
+    timed = [latency for latency in latencies if latency.spread]
+    powers = [_power(time) for latency in timed for time in (latency.spread[0], latency.spread[-1])]
+    low = math.floor(min(powers))
+    ticks = range(low, max(math.ceil(max(powers)), low + 1) + 1)
+    plane = _Plane(
+        _Axis("time for a query", ticks, _duration),
+        _Axis("queries answered", _QUARTERS, _percent),
+        "latency by path",
+    )
+    for position, latency in enumerate(timed):
         steps = len(latency.spread) - 1
-        points = [(across(time), up(step / steps)) for step, time in enumerate(latency.spread)]
-        line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-        parts.append(f'<polyline class="line of-{position % _COLOURS}" points="{line}"/>')
-        parts += [
-            f'<circle class="spot" cx="{x:.1f}" cy="{y:.1f}" r="4"><title>{html.escape(name)}: '
-            f"{step / steps:.0%} within {time:.1f} ms</title></circle>"
-            for step, (time, (x, y)) in enumerate(zip(latency.spread, points, strict=True))
+        dots = [
+            _Dot(
+                _power(time),
+                step / steps,
+                f"{path_name(latency.path)}: {step / steps:.0%} within {time:.1f} ms",
+            )
+            for step, time in enumerate(latency.spread)
         ]
-    return _svg(parts, "time for a query", "queries answered", "latency by path")
+        plane.line(dots, f"line of-{position % _COLOURS}")
+        for dot in dots:
+            plane.dot(dot)
+    return plane.svg()
 
 
 _COLOURS = 5
@@ -305,15 +331,38 @@ def _band(
     return f'<path class="{name}" d="{shape}"><title>{html.escape(title)}</title></path>'
 
 
-def _scales(across: tuple[float, float], up: tuple[float, float]) -> tuple[Scale, Scale]:
-    def scale(ends: tuple[float, float], start: float, length: float) -> Scale:
-        low, high = ends
-        return lambda value: start + length * (value - low) / (high - low)
+def interval_chart(interval: Interval, most: float, *, worse: bool) -> str:
+    """Return a difference and its interval on a scale from -`most` to +`most`."""
 
+    def across(value: float) -> float:
+        return 60 + 54 * max(-1.0, min(1.0, value / most))
+
+    name = "line worse" if worse else "line"
+    dot = "mark worse" if worse else "dot"
+    label = f"{interval.value:+.3f} [{interval.low:+.3f}, {interval.high:+.3f}]"
     return (
-        scale(across, _LEFT, _WIDTH - _LEFT - _RIGHT),
-        scale(up, _HEIGHT - _BOTTOM, -(_HEIGHT - _TOP - _BOTTOM)),
+        f'<svg class="interval" viewBox="0 0 120 16" role="img" aria-label="{label}">'
+        '<line class="grid" x1="60" x2="60" y1="0" y2="16"/>'
+        f'<polyline class="{name}" points="{across(interval.low):.1f},8 '
+        f'{across(interval.high):.1f},8"/>'
+        f'<circle class="{dot}" cx="{across(interval.value):.1f}" cy="8" r="4">'
+        f"<title>{label}</title></circle></svg>"
     )
+
+
+def standalone(chart: str) -> str:
+    """Return a chart as a standalone file, with the colours of the page."""
+    opening, rest = chart.split(">", 1)
+    return f'{opening} xmlns="http://www.w3.org/2000/svg"><style>{_STYLE}</style>{rest}\n'
+
+
+_STYLE = """
+text { fill: #1d2530; font: 11px system-ui, sans-serif; } .tick { fill: #5c6875; font-size: 10px; }
+.grid { stroke: #d9dee4; } .line { fill: none; stroke: #1f6fb2; stroke-width: 2; }
+.mark { fill: #c2571a; } .spot { fill: transparent; }
+@media (prefers-color-scheme: dark) { text { fill: #e4e9ee; } .tick { fill: #9aa7b4; }
+  .grid { stroke: #323a43; } .line { stroke: #6db3f2; } .mark { fill: #f0955a; } }
+"""
 
 
 def shares_shown(shares: Sequence[float]) -> tuple[float, float]:
@@ -333,39 +382,13 @@ def _ticks(low: float, high: float) -> tuple[float, ...]:
     return tuple(step * position for position in range(first, max(last, first + 1) + 1))
 
 
-def _axes(
-    x_ticks: Sequence[float],
-    y_ticks: Sequence[float],
-    across: Scale,
-    up: Scale,
-    x_format: Callable[[float], str],
-    y_format: Callable[[float], str],
-) -> Iterator[str]:
-    for tick in y_ticks:
-        yield (
-            f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" '
-            f'y1="{up(tick):.1f}" y2="{up(tick):.1f}"/>'
-            f'<text class="tick" text-anchor="end" x="{_LEFT - 5}" y="{up(tick) + 4:.1f}">'
-            f"{y_format(tick)}</text>"
-        )
-    for tick in x_ticks:
-        yield (
-            f'<text class="tick" text-anchor="middle" x="{across(tick):.1f}" '
-            f'y="{_HEIGHT - _BOTTOM + 15}">{x_format(tick)}</text>'
-        )
+def _power(milliseconds: float) -> float:
+    return math.log10(max(milliseconds, 1e-3))
 
 
-def _svg(parts: Sequence[str], x_label: str, y_label: str, title: str) -> str:
-    middle = (_LEFT + _WIDTH - _RIGHT) / 2
-    labels = (
-        f'<text class="label" text-anchor="middle" x="{middle}" y="{_HEIGHT - 6}">'
-        f"{html.escape(x_label)}</text>"
-        f'<text class="label" x="4" y="10">{html.escape(y_label)}</text>'
-    )
-    return (
-        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{html.escape(title)}">'
-        f"{''.join(parts)}{labels}</svg>"
-    )
+def _duration(power: float) -> str:
+    milliseconds = 10.0**power
+    return f"{milliseconds:g} ms" if milliseconds < 1000 else f"{milliseconds / 1000:g} s"
 
 
 def _percent(value: float) -> str:
@@ -374,12 +397,6 @@ def _percent(value: float) -> str:
 
 def _three(value: float) -> str:
     return f"{value:.3f}"
-
-
-def _duration(milliseconds: float) -> str:
-    if milliseconds < 1000:
-        return f"{milliseconds:g} ms"
-    return f"{milliseconds / 1000:g} s"
 
 
 def _short(value: float) -> str:

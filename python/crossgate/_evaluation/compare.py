@@ -31,10 +31,9 @@ REPORTS_SCHEMA = "crossgate-evals/1"
 
 _DIRECTION = {metric.name: metric.higher_is_better for metric in METRICS}
 
-_COMPARED = _DIRECTION.keys() - {"abstention_precision"}
-"""The metrics that can be paired by query. The precision of empty answers cannot: for one query, it
-is 1 or 0 depending only on its labels, so the difference is always 0."""
-
+_COMPARED = _DIRECTION.keys() - {"precision@1", "abstention_precision"}
+"""The metrics that can be paired by query. The two precisions cannot: each counts the queries with
+a pick, or without one, and another gate picks for other queries."""
 
 # Above every metric, and far below values whose sums overflow.
 _MOST = 1e9

@@ -66,13 +66,13 @@ class AbstentionPoint:
 
     Attributes:
         least: The smallest probability that is answered.
-        precision: precision@1.
+        right_picks: Share of the queries with a match whose first pick fits.
         false_positive_rate: Share of the no-match queries that get a pick.
         shipped: Whether this is the profile's own threshold.
     """
 
     least: float
-    precision: float
+    right_picks: float
     false_positive_rate: float
     shipped: bool
 
@@ -278,7 +278,7 @@ def abstention(
     matched = np.array([bool(query.relevant) for query in queries])
     if np.isnan(first).all() or np.isnan(second).all() or matched.all() or not matched.any():
         return ()
-    right = {
+    fits = {
         mode: np.array(
             [is_right(*pair) for pair in zip(queries, without_thresholds[mode], strict=True)]
         )
@@ -302,12 +302,12 @@ def abstention(
     for threshold, shipped in sorted(thresholds.items()):
         alone = open_ & clear & (first >= threshold)
         read = open_ & ~alone & (second >= threshold)
-        right_picks = (alone & right["never"]) | (read & right["always"])
+        right = (alone & fits["never"]) | (read & fits["always"])
         picks = (alone & picked["never"]) | (read & picked["always"])
         points.append(
             AbstentionPoint(
                 least=threshold,
-                precision=float(right_picks[matched].mean()),
+                right_picks=float(right[matched].mean()),
                 false_positive_rate=float(picks[~matched].mean()),
                 shipped=shipped,
             )

@@ -15,11 +15,6 @@ def recall(ranking: Sequence[str], relevant: Mapping[str, int], k: int) -> float
     return _hits(ranking, relevant, k) / len(relevant)
 
 
-def precision(ranking: Sequence[str], relevant: Mapping[str, int], k: int) -> float:
-    """Return precision@k in [0, 1]: |relevant in the first k| / k, also where fewer are ranked."""
-    return _hits(ranking, relevant, k) / k
-
-
 def reciprocal_rank(ranking: Sequence[str], relevant: Mapping[str, int], k: int) -> float:
     """Return 1 / rank of the first relevant document, or 0 if it is not among the first k.
 
@@ -83,7 +78,7 @@ METRICS = (
     Metric("recall@3", True, "share of the fitting documents in the first 3"),
     Metric("recall@5", True, "share of the fitting documents in the first 5"),
     Metric("recall@10", True, "share of the fitting documents in the first 10"),
-    Metric("precision@1", True, "queries whose first pick fits"),
+    Metric("precision@1", True, "first picks that fit"),
     Metric("mrr@10", True, "mean of 1 / rank of the first document that fits"),
     Metric("ndcg@10", True, "normalised discounted cumulative gain"),
     Metric("false_positive_rate", False, "no-match queries for which something was selected"),
@@ -98,22 +93,23 @@ METRICS = (
 def measure_answer(query: StoredQuery, result: RouteResult) -> dict[str, float | None]:
     """Return the value of every metric, None where the query does not count for it.
 
-    Recall and the other ranking metrics count queries with a match; `false_positive_rate` and
-    `abstention_recall` no-match queries; `wrong_pick` those with documents that are known not to
-    fit; and `abstention_precision` those that got an empty answer.
+    Recall, mrr and ndcg count queries with a match; `false_positive_rate` and `abstention_recall`
+    no-match queries; `precision@1` those with a pick, and `abstention_precision` those with an
+    empty answer; and `wrong_pick` those with documents that are known not to fit.
     """
     ranking, relevant = result.ids, query.relevant
     values: dict[str, float | None] = dict.fromkeys(metric.name for metric in METRICS)
     if relevant:
         for k in (1, 3, 5, 10):
             values[f"recall@{k}"] = recall(ranking, relevant, k)
-        values["precision@1"] = precision(ranking, relevant, 1)
         values["mrr@10"] = reciprocal_rank(ranking, relevant, 10)
         values["ndcg@10"] = ndcg(ranking, relevant, 10)
     else:
         values["false_positive_rate"] = float(bool(ranking))
         values["abstention_recall"] = float(not ranking)
-    if not ranking:
+    if ranking:
+        values["precision@1"] = float(ranking[0] in relevant)
+    else:
         values["abstention_precision"] = float(not relevant)
     if query.wrong:
         for k in (1, PICKS):

@@ -1,14 +1,21 @@
-"""The first part of a report: counts of right answers, the other queries, and what to do next."""
+"""The content of a report, stated once for its text and its page: sentences, tables and charts."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
 
-from crossgate._evaluation.metrics import Answered
+from crossgate._core import Signals, fits
+from crossgate._evaluation import charts
+from crossgate._evaluation.economics import AbstentionPoint, CoveragePoint, CurvePoint, Economics
+from crossgate._evaluation.metrics import DEPTH, METRICS, PLACES, Answered
 from crossgate._evaluation.statistics import Interval
 from crossgate._evaluation.summary import Report
 from crossgate._support.wording import counted, share_of
+from crossgate._values.messages import REASONS
 
 LABELS = {
     "wrong": "wrong pick",
@@ -21,11 +28,121 @@ LABELS = {
 
 _ORDER = list(LABELS)
 
-_ALWAYS_SKIPS = "WARNING: the gate never asked stage 2: it skipped all {count}."
-_NEVER_SKIPS = "WARNING: the gate never skipped: stage 2 read the pool of all {count}."
-
 # A threshold that leaves out needless picks may cost one right pick for each two of them.
 _PICKS_PER_LOSS = 2
+
+# A share that another row states: 1 minus the false-positive rate.
+_DERIVED = {"abstention_recall"}
+
+_CUT_RATES = (0.02, 0.40)
+"""The share of pools that a well-chosen `cliff_core` cuts: with less, cliffs are hardly ever found;
+with more, the pools are too large."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One row of a table.
+
+    Attributes:
+        name: The name of the figure.
+        cells: One text per column.
+        explanation: What the figure means, for a page; may be empty.
+        same: Names of other figures with the same cells.
+    """
+
+    name: str
+    cells: tuple[str, ...]
+    explanation: str = ""
+    same: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A table.
+
+    Attributes:
+        head: What the rows are, and the names of the columns.
+        rows: The rows.
+    """
+
+    head: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """A chart, which a terminal shows as a table.
+
+    Attributes:
+        svg: Draws the chart.
+        caption: What it shows.
+        key: Classes and texts of its colours.
+        table: Its numbers; None if another table of the section has them.
+    """
+
+    svg: Callable[[], str]
+    caption: str = ""
+    key: tuple[tuple[str, str], ...] = ()
+    table: Table | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """A part of a report under one title: sentences, tables and charts in their order."""
+
+    title: str
+    parts: tuple[str | Table | Chart, ...]
+
+
+def share(interval: Interval | None) -> str:
+    """Return a share with its interval."""
+    if interval is None:
+        return "-"
+    return f"{interval.value:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
+
+
+def points(interval: Interval | None) -> str:
+    """Return a difference of shares with its interval, in percentage points."""
+    if interval is None:
+        return "-"
+    value, low, high = (100 * number for number in (interval.value, interval.low, interval.high))
+    return f"{value:+.1f} [{low:+.1f}, {high:+.1f}]"
+
+
+def percentage(value: float | None) -> str:
+    """Return a share as a percentage."""
+    return "-" if value is None else f"{value:.1%}"
+
+
+def length(interval: Interval | None) -> str:
+    """Return a mean length with its interval."""
+    if interval is None:
+        return "-"
+    return f"{interval.value:.2f} [{interval.low:.2f}, {interval.high:.2f}]"
+
+
+def count(value: float | None) -> str:
+    """Return a mean count as a whole number."""
+    return "-" if value is None else f"{value:.0f}"
+
+
+def _plain(value: float) -> str:
+    return f"{value + 0.0:.1f}".replace("-0.0", "0.0")
+
+
+def sections(report: Report) -> Iterator[Section]:
+    """Yield the sections of a report that have content."""
+    for title, parts in (
+        ("Quality", _quality(report)),
+        ("Savings of the gate", _gate(report)),
+        ("Shortlist", _shortlists(report)),
+        ("Probabilities", _probabilities(report)),
+        ("Where right answers get lost", _losses(report)),
+        ("Kinds of queries", _groups(report)),
+        ("Noise", _noise(report)),
+    ):
+        if content := tuple(parts):
+            yield Section(title=title, parts=content)
 
 
 def headline(report: Report) -> str:
@@ -51,15 +168,15 @@ def gate_sentence(report: Report) -> str:
         return f"The gate was not run on these {counted(report.queries, 'query')}."
     count = counted(account.queries, "query")
     if account.reranked == 0:
-        return _ALWAYS_SKIPS.format(count=count)
+        return f"WARNING: the gate never asked stage 2: it skipped all {count}."
     if account.reranked == account.queries:
-        return _NEVER_SKIPS.format(count=count)
+        return f"WARNING: the gate never skipped: stage 2 read the pool of all {count}."
     skipped = f"The gate skipped stage 2 for {account.skip_rate:.1%} of {count}"
     difference = report.against_always.get("gated")
     if difference is None:
         return f"{skipped}."
     low, high = 100 * difference.low, 100 * difference.high
-    if is_noise(difference):
+    if difference.low <= 0 <= difference.high:
         return (
             f"{skipped}, with no difference of recall@1 from always asking it beyond noise "
             f"({_plain(low)} to {_plain(high)} points)."
@@ -72,11 +189,6 @@ def gate_sentence(report: Report) -> str:
     )
 
 
-def is_noise(difference: Interval) -> bool:
-    """Return whether a difference may be zero."""
-    return difference.low <= 0 <= difference.high
-
-
 def sorted_answers(report: Report) -> list[Answered]:
     """Return all queries: misses first, those with a pick by descending confidence."""
     return sorted(
@@ -87,11 +199,8 @@ def sorted_answers(report: Report) -> list[Answered]:
 
 def misses(report: Report) -> list[Answered]:
     """Return the queries with a wrong answer."""
-    return [
-        query
-        for query in sorted_answers(report)
-        if query.outcome in ("wrong", "injected", "missed")
-    ]
+    wrong = ("wrong", "injected", "missed")
+    return [query for query in sorted_answers(report) if query.outcome in wrong]
 
 
 def advice(report: Report) -> Iterator[str]:
@@ -113,46 +222,449 @@ def advice(report: Report) -> Iterator[str]:
     )
     if confused:
         (picked, fitting), times = confused.most_common(1)[0]
+        others = len(confused) - 1
+        rest = f", and {counted(others, 'other pair')} of documents confused" if others else ""
         yield (
-            f"descriptions: {picked} was picked for {counted(times, 'prompt')} of {fitting}"
-            f"{'' if len(confused) == 1 else f', and {_others(len(confused) - 1)}'}. `crossgate "
-            "lint DOCUMENTS LABELS` shows the sentences that they share"
+            f"descriptions: {picked} was picked for {counted(times, 'prompt')} of {fitting}{rest}. "
+            "`crossgate lint DOCUMENTS LABELS` shows the sentences that they share"
         )
-
-
-def _others(number: int) -> str:
-    return f"{counted(number, 'other pair')} of documents confused"
 
 
 def _threshold_advice(answers: Sequence[Answered]) -> Iterator[str]:
     """Yield the threshold that leaves out most needless picks for few right ones, if any."""
-
-    def picks(outcome: str) -> list[float]:
-        return [
+    needless, right = (
+        [
             query.confidence
             for query in answers
             if query.outcome == outcome and query.confidence is not None
         ]
+        for outcome in ("injected", "right")
+    )
 
-    needless, right = picks("injected"), picks("right")
+    def below(threshold: float) -> tuple[int, int]:
+        left_out = sum(confidence < threshold for confidence in needless)
+        return left_out, sum(confidence < threshold for confidence in right)
+
     best, threshold = 0, 0.0
-    for least in sorted(right):
-        left_out = sum(confidence < least for confidence in needless)
-        lost = sum(confidence < least for confidence in right)
+    for confidence in sorted(right):
+        left_out, lost = below(confidence)
         if left_out - _PICKS_PER_LOSS * lost > best:
-            best, threshold = left_out - _PICKS_PER_LOSS * lost, least
-    if best:
-        least = int(threshold * 1000) / 1000
-        left_out = sum(confidence < least for confidence in needless)
-        lost = sum(confidence < least for confidence in right)
-        if left_out:
-            yield (
-                f"threshold: --min-confidence {least:.3f} would have left out "
-                f"{share_of(left_out, len(needless), 'needless pick')} and "
-                f"{share_of(lost, len(right), 'right pick')}. `crossgate calibrate` fits it, and "
-                "checks it on other queries than these"
+            best, threshold = left_out - _PICKS_PER_LOSS * lost, confidence
+    threshold = int(threshold * 1000) / 1000
+    left_out, lost = below(threshold)
+    if best and left_out:
+        yield (
+            f"threshold: --min-confidence {threshold:.3f} would have left out "
+            f"{share_of(left_out, len(needless), 'needless pick')} and "
+            f"{share_of(lost, len(right), 'right pick')}. `crossgate calibrate` fits it, and "
+            "checks it on other queries than these"
+        )
+
+
+def subject(report: Report) -> list[str]:
+    """Return lines about the measured data: size, models, machine, notes, degraded queries."""
+    header = report.header
+    skipped = f", {header.skipped} malformed rows skipped" if header.skipped else ""
+    versions = ", ".join(f"{name} {version}" for name, version in header.versions.items())
+    models = f"profile {report.profile.name}; {header.embedder or 'no embedder'}; "
+    models += header.reranker or "no reranker"
+    if header.remote is not None and "remote" in report.modes:
+        fitted = fits(report.profile, header.remote)
+        models += f"; remote {header.remote}"
+        models += "" if fitted else ", for which the profile was not fitted"
+    return [
+        f"{header.dataset} {header.split}: {counted(header.documents, 'document')}, "
+        f"{counted(report.matched, 'query')} with a match, {report.no_match} without{skipped}",
+        f"{models}; seed {header.seed}",
+        f"{header.machine['processor']}, {counted(header.machine['cores'], 'core')}, "
+        f"{header.machine['system']}; {versions}; {header.date}",
+        *(f"note: {note}" for note in report.notes),
+        *(
+            f"degraded: {code}, {counted(count, 'query')}"
+            for code, count in report.degraded.items()
+        ),
+    ]
+
+
+def _quality(report: Report) -> Iterator[str | Table | Chart]:
+    rows = [
+        _row(
+            report,
+            metric.name.replace("_", " "),
+            metric.meaning,
+            {mode: share(report.quality[mode][metric.name]) for mode in report.modes},
+        )
+        for metric in METRICS
+        if metric.name not in _DERIVED
+    ]
+    for name, explanation, cells in (
+        (
+            "against always",
+            "recall@1 minus that of always, in points",
+            _cells(report.against_always, points),
+        ),
+        (
+            "without thresholds",
+            "recall@1 without floor, threshold and guardrail",
+            _cells(report.recall_without_thresholds, share),
+        ),
+        (
+            "gain of stage 2",
+            "recall@1 without thresholds minus that of never, in points",
+            _cells(report.stage2_gain, points),
+        ),
+        (
+            "recall@1 after thresholds",
+            "share of the recall@1 without thresholds",
+            {mode: percentage(report.kept(mode)) for mode in report.modes},
+        ),
+    ):
+        rows += [_row(report, name, explanation, cells)] if report.matched else []
+    yield _of_modes(report, "95 % interval", _merged(rows))
+    if not report.no_match:
+        yield "Abstention was not measured: there are no no-match queries."
+    if not report.matched:
+        yield "Recall was not measured: no query has a match."
+    if report.ceiling is not None:
+        yield (
+            f"Stage 1 has {share(report.ceiling)} of the fitting documents among its first "
+            f"{counted(report.pool_size, 'candidate')}, the most that stage 2 can reach, and "
+            f"{share(report.found)} among all candidates."
+        )
+
+
+def _gate(report: Report) -> Iterator[str | Table | Chart]:
+    account = report.economics
+    if account is None:
+        return
+    if report.curve and report.matched:
+        yield _lead_curve(report)
+    if report.abstention:
+        yield _threshold_curve(report)
+    skipped = account.queries - account.reranked
+    yield f"Stage 2 was skipped for {share_of(skipped, account.queries, 'query')}."
+    if account.reasons:
+        rows = (
+            Row(name=reason, cells=(str(number),), explanation=REASONS.get(reason, ""))
+            for reason, number in account.reasons.items()
+        )
+        yield Table(head=("rule that decided", "queries"), rows=tuple(rows))
+    if account.tightened is not None:
+        yield f"Tail of the pool cut below a score cliff: {_tail_cut(account)}."
+    always = "" if account.pairs_always is None else f" of {account.pairs_always:,} without a gate"
+    yield f"Stage 2 scored {counted(account.pairs, 'pair')}{always}."
+    yield Table(
+        head=("milliseconds", "queries", "p50", "p95", "p99"),
+        rows=tuple(
+            Row(
+                name=charts.path_name(latency.path),
+                cells=(
+                    str(latency.count),
+                    *(f"{value:.1f}" for value in (latency.p50, latency.p95, latency.p99)),
+                ),
             )
+            for latency in account.latencies
+        ),
+    )
+    timed = [latency for latency in account.latencies if latency.spread]
+    if timed:
+        yield Chart(
+            svg=partial(charts.latency_chart, timed),
+            caption="Further left is faster.",
+            key=tuple(
+                (f"of-{position}", charts.path_name(latency.path))
+                for position, latency in enumerate(timed)
+            ),
+        )
 
 
-def _plain(value: float) -> str:
-    return f"{value + 0.0:.1f}".replace("-0.0", "0.0")
+def _lead_curve(report: Report) -> Chart:
+    rows = (
+        Row(
+            name=f"times {point.factor:.3g}",
+            cells=(
+                f"{point.skip_rate:.1%}",
+                "-" if point.recall is None else f"{point.recall:.3f}",
+                percentage(point.false_positive_rate),
+                _mark(point),
+            ),
+        )
+        for point in _thinned(report.curve, 10)
+    )
+    return Chart(
+        svg=partial(charts.curve_chart, report.curve),
+        caption="recall@1 as the gate's leads vary and all else stays the same. Further right is "
+        "cheaper, further up is better.",
+        table=Table(
+            head=("as the leads vary", "skipped", "recall@1", "false positive", ""),
+            rows=tuple(rows),
+        ),
+    )
+
+
+def _threshold_curve(report: Report) -> Chart:
+    rows = (
+        Row(
+            name=f"at least {point.least:.3f}",
+            cells=(
+                percentage(point.false_positive_rate),
+                f"{point.right_picks:.3f}",
+                _mark(point),
+            ),
+        )
+        for point in _thinned(report.abstention, 8)
+    )
+    return Chart(
+        svg=partial(charts.abstention_chart, report.abstention),
+        caption="Right first picks as the threshold of an answer's probability varies and all else "
+        "stays the same. Further left means fewer false positives, further up is better.",
+        table=Table(
+            head=("as the threshold varies", "false positive", "right picks", ""),
+            rows=tuple(rows),
+        ),
+    )
+
+
+def _shortlists(report: Report) -> Iterator[str | Table | Chart]:
+    fitted = report.profile.shortlist
+    if not fitted.stage1:
+        return
+    yield (
+        f"At most {counted(fitted.most, 'document')}, which contain a fitting one for "
+        f"{fitted.coverage:.0%} of the queries with a match, as the profile promises for queries "
+        "like those that it was fitted on."
+    )
+    rows = [
+        _row(
+            report,
+            name,
+            explanation,
+            {mode: text(getattr(of, figure)) for mode, of in report.shortlists.items()},
+        )
+        for name, explanation, text, figure in _OF_SHORTLISTS
+    ]
+    yield _of_modes(report, "queries with a match", rows)
+    if report.coverage_curve:
+        points = (
+            Row(
+                name=f"{point.promised:.0%}",
+                cells=(f"{point.coverage:.3f}", f"{point.size:.2f}", _mark(point)),
+            )
+            for point in report.coverage_curve
+        )
+        yield Chart(
+            svg=partial(charts.coverage_chart, report.coverage_curve),
+            caption="Coverage as the promise varies. Further left is shorter, further up is "
+            "better.",
+            table=Table(
+                head=("as the promise varies", "coverage", "mean length", ""), rows=tuple(points)
+            ),
+        )
+
+
+_OF_SHORTLISTS: tuple[tuple[str, str, Callable[[Any], str], str], ...] = (
+    ("coverage", "lists with a fitting document", share, "coverage"),
+    ("all that fit", "lists with all fitting documents", share, "coverage_all"),
+    ("mean length", "", length, "size"),
+    ("one document", "share of the lists", percentage, "single"),
+    ("empty", "", share, "empty"),
+    ("not empty, no match", "", share, "shown"),
+    ("full, no match", "", share, "full"),
+    ("mean length, no match", "", length, "size_no_match"),
+    ("characters", "of the listed texts, per query", count, "characters"),
+    ("tokens", "estimated from the characters", count, "tokens"),
+)
+"""Name, explanation, format and attribute of the figures of shortlists."""
+
+
+def _probabilities(report: Report) -> Iterator[str | Table | Chart]:
+    if not report.reliability:
+        return
+    names = {
+        each.rank: "any document fits" if each.rank == 0 else f"relevance at rank {each.rank}"
+        for each in report.reliability
+    }
+    yield Table(
+        head=("", "stated", "observed", "calibration error"),
+        rows=tuple(
+            Row(
+                name=names[each.rank],
+                cells=tuple(f"{value:.3f}" for value in (each.stated, each.observed, each.error)),
+            )
+            for each in report.reliability
+        ),
+    )
+    for each in report.reliability[:2]:
+        yield Chart(
+            svg=partial(charts.reliability_chart, each.bins),
+            caption=f"{names[each.rank]}: stated against observed share; on the dashed line they "
+            f"agree. Mean distance {each.error:.3f}.",
+        )
+
+
+def _losses(report: Report) -> Iterator[str | Table | Chart]:
+    if not report.matched:
+        return
+    mode = reference(report)
+    yield Chart(
+        svg=partial(charts.flow_chart, report.matched, report.lost[mode]),
+        caption=f"{mode}: the width of a band is its number of queries.",
+    )
+    rows = [
+        _row(
+            report,
+            meaning,
+            "",
+            {mode: str(lost.get(place, 0)) for mode, lost in report.lost.items()},
+        )
+        for place, meaning in PLACES.items()
+        if any(place in lost for lost in report.lost.values())
+    ]
+    yield _of_modes(report, "first pick does not fit", rows)
+    for moved, moves in report.moves.items():
+        yield (
+            f"{moved}: stage 2 pushed {moves.pushed_out} of {moves.first} right answers out of "
+            f"rank 1, and pulled {moves.pulled_in} of {moves.deep} from below rank {DEPTH} into "
+            f"the first {DEPTH}."
+        )
+
+
+def _groups(report: Report) -> Iterator[Table]:
+    """Yield the figures of each kind, those with the worst figure of the reference mode first."""
+    for title, figure, sign in (
+        ("recall@1, lowest first", "recall", 1),
+        ("false positives, highest first", "false_positive_rate", -1),
+    ):
+        rows = []
+        for group in report.groups:
+            intervals: Mapping[str, Interval | None] = getattr(group, figure)
+            if any(intervals.values()):
+                place = intervals[reference(report)]
+                number = counted(group.queries, "query")
+                row = _row(report, group.name, number, _cells(intervals, share))
+                rows.append((0.0 if place is None else sign * place.value, row))
+        if rows:
+            rows.sort(key=lambda pair: pair[0])
+            yield _of_modes(report, title, [row for _, row in rows])
+
+
+def signal_section(report: Report) -> Section | None:
+    """Return how well each signal answers the gate's two questions; None without a signal."""
+    if not report.strengths:
+        return None
+    rows = (
+        Row(
+            name=strength.name,
+            cells=(share(strength.rerank), share(strength.answer)),
+            explanation=_meaning(strength.name),
+        )
+        for strength in report.strengths
+    )
+    key = (("match", "with a match"), ("no-match", "without"))
+    return Section(
+        title="Signals",
+        parts=(
+            "Area under the ROC curve for the gate's two questions: does a low value predict that "
+            "stage 2 is needed, and a high one that there is a match? 0.5 is chance.",
+            Table(head=("", "rerank?", "anything relevant?"), rows=tuple(rows)),
+            *(
+                Chart(svg=partial(charts.histogram_chart, histogram), key=key)
+                for histogram in report.histograms
+            ),
+        ),
+    )
+
+
+_AFTER_THE_GATE = {
+    "rerank_score": "the cross-encoder's score of the first document",
+    "any_fits": "the profile's probability that any document fits",
+    "confidence": "the profile's probability that the first document fits",
+}
+
+
+def _meaning(signal: str) -> str:
+    """Return the meaning of a signal, for those of the gate as the core documents it."""
+    field = getattr(Signals, signal, None)
+    return _AFTER_THE_GATE.get(signal, "") if field is None else " ".join(field.__doc__.split())
+
+
+def _noise(report: Report) -> Iterator[str]:
+    noise = report.noise
+    if noise.recall_floor is not None:
+        yield (
+            "Two samples of this size from the same system differ by up to "
+            f"{100 * noise.recall_floor:.1f} points of recall@1."
+        )
+    if noise.first_ms is not None and noise.second_ms is not None:
+        yield (
+            f"Routed twice: {counted(noise.repeated, 'query')}, of which {noise.same} were decided "
+            f"the same, p50 {noise.first_ms:.1f} and {noise.second_ms:.1f} ms."
+        )
+
+
+def reference(report: Report) -> str:
+    """Return the mode whose answers are listed: gated, or else the last."""
+    return "gated" if "gated" in report.modes else report.modes[-1]
+
+
+def _row(report: Report, name: str, explanation: str, cells: Mapping[Any, str]) -> Row:
+    """Return a row with a cell for each mode of the report."""
+    texts = tuple(cells.get(mode, "-") for mode in report.modes)
+    return Row(name=name, cells=texts, explanation=explanation)
+
+
+def _cells(
+    values: Mapping[str, Interval | None], text: Callable[[Interval | None], str]
+) -> dict[str, str]:
+    return {mode: text(value) for mode, value in values.items()}
+
+
+def _of_modes(report: Report, title: str, rows: Sequence[Row]) -> Table:
+    """Return a table with a column per mode, without the rows that have no value."""
+    return Table(
+        head=(title, *report.modes), rows=tuple(row for row in rows if set(row.cells) != {"-"})
+    )
+
+
+def _merged(rows: Sequence[Row]) -> list[Row]:
+    """Return one row for all rows with equal cells."""
+    groups: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row.cells, []).append(row)
+    return [
+        Row(
+            name=first.name,
+            cells=cells,
+            explanation=first.explanation,
+            same=tuple(row.name for row in others),
+        )
+        for cells, (first, *others) in groups.items()
+    ]
+
+
+_Point = TypeVar("_Point", CurvePoint, AbstentionPoint)
+
+
+def _thinned(points: Sequence[_Point], count: int) -> Iterator[_Point]:
+    """Yield about this many points of a curve, among them the last and the shipped one."""
+    step = max(1, len(points) // count)
+    for position, point in enumerate(points):
+        if point.shipped or position % step == 0 or position == len(points) - 1:
+            yield point
+
+
+def _mark(point: CurvePoint | AbstentionPoint | CoveragePoint) -> str:
+    return "<- shipped" if point.shipped else ""
+
+
+def _tail_cut(account: Economics) -> str:
+    """Return how often the tail of the pool was cut, compared with how often it should be."""
+    rate = account.tighten_apply_rate
+    if rate is None:
+        return "no pool was read"
+    low, high = _CUT_RATES
+    where = "below" if rate < low else "above" if rate > high else "within"
+    return (
+        f"{account.tightened} of {account.reranked} ({rate:.1%}) of the pools, {where} the "
+        f"expected {low:.0%} to {high:.0%}"
+    )
