@@ -1058,6 +1058,14 @@ def test_file_that_is_not_text_is_reported(tmp_path: Path, content: bytes, reaso
         ("x\n```\n# no\n", []),
         ("A\n```\n---\n```\n", []),
         ("# " + "x" * 300 + "\n", []),
+        # A traceback in the text, which once hid all headings below it.
+        ("x\n\n      return 1 / n\n             ~~^~~\n    ~~~~~~~~~~\n    ```\n# A\n", ["1A"]),
+        ("  ~~~~^^^^~~~\n# A\n", ["1A"]),
+        # In a list item, the indent of a fence counts from the item's text.
+        ("1. x\n\n       ```\n# A\n", ["1A"]),
+        ("1. x\n\n    ```\n    # no\n# no\n    ```\n# A\n", ["1A"]),
+        ("- 1. x\n\n      ```\n# no\n      ```\n# A\n", ["1A"]),
+        ("- x\n\ny\n\n     ```\n# A\n", ["1A"]),
         ("\u2028# A\x0b# B\n", []),
         ("", []),
     ],
@@ -1121,7 +1129,121 @@ def test_long_text_is_cut_at_boundaries(text: str, limit: int, expected: list[st
     assert pieces(text, limit) == expected
 
 
-def test_plain_text_has_no_fences_and_no_headings() -> None:
+RFC = """\
+Network Working Group                                         J. Doe
+
+1.  Introduction
+
+   A text.
+
+1.1.  Terms
+
+   1. An item.
+
+   2. An item.
+
+2.  Design
+
+4.2.  Limits
+
+   Of a section that is not here.
+
+4.2.1.  Bytes
+
+   Sixty-four.
+
+3.  A number that falls is none
+
+   Text.
+"""
+MANUAL = """\
+LS(1)                            User Commands                           LS(1)
+
+NAME
+       ls - list directory contents
+
+EXIT STATUS
+       0      if OK,
+"""
+RST = """\
+=====
+Title
+=====
+
+.. note::
+
+   Text
+   ----
+
+Usage
+-----
+Run it.
+
+Options
+~~~~~~~
+Name   Value
+------------
+a      1
+"""
+ASCIIDOC = """\
+= Title
+
+== Usage
+----
+== no
+----
+=== Options ===
+None.
+"""
+LISTED = "1. Install the package\n\n2. Run it\n\nName  Age\n---------\n\nTODO\nall\n"
+
+
+@pytest.mark.parametrize(
+    ("suffix", "text", "titles"),
+    [
+        (
+            ".txt",
+            RFC,
+            [
+                "n",
+                "n > 1.  Introduction",
+                "n > 1.  Introduction > 1.1.  Terms",
+                "n > 2.  Design",
+                "n > 4.2.  Limits",
+                "n > 4.2.  Limits > 4.2.1.  Bytes",
+            ],
+        ),
+        (".txt", MANUAL, ["n", "n > NAME", "n > EXIT STATUS"]),
+        (".txt", "Title\n=====\n\nOne\n---\na\n\nTwo\n---\nb\n", ["Title > One", "Title > Two"]),
+        (".txt", LISTED, ["n"]),
+        (".rst", RST, ["Title", "Title > Usage", "Title > Usage > Options"]),
+        (".adoc", ASCIIDOC, ["Title > Usage", "Title > Usage > Options"]),
+    ],
+    ids=["numbered", "manual", "underlined", "list", "rst", "asciidoc"],
+)
+def test_chunks_of_text_have_the_headings_of_its_format(
+    suffix: str, text: str, titles: list[str]
+) -> None:
+    chunks = chunk_plain(text, name="n", suffix=suffix)
+    assert [chunk.title for chunk in chunks] == titles
+    lines = text.split("\n")
+    assert all(chunk.heading in lines[chunk.line - 1 : chunk.line + 1] or not chunk.heading
+               or chunk.heading in lines[chunk.line - 1] for chunk in chunks)  # fmt: skip
+
+
+def test_each_part_of_a_table_has_its_header() -> None:
+    header = "| Name | Limit |\n|------|------:|\n"
+    rows = [f"| part {number} | {number} MB |" for number in range(60)]
+    text = f"# Limits\n\n{header}" + "\n".join(rows) + "\n\nA text after it.\n"
+    chunks = chunk_markdown(text, name="n", max_chars=400)
+    assert len(chunks) > 3
+    assert all(chunk.text.startswith(header) for chunk in chunks)
+    assert [row for chunk in chunks for row in chunk.text.split("\n") if "part" in row] == rows
+    second = chunks[1].text.split("\n")[2]
+    assert text.split("\n")[chunks[1].line - 1] == second
+
+
+def test_plain_text_has_no_fences_and_no_headings_of_markdown() -> None:
     text = "# a\n\n```\n\n" + "b " * 6 + "\n\nc"
     assert [chunk.text for chunk in chunk_plain(text, name="n", max_chars=13)] == [
         "# a\n\n```", "b b b b b b", "c",

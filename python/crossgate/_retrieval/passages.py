@@ -16,7 +16,11 @@ _LONGEST_CONTEXT = 200
 """Characters of a heading, or of a table's header, that is repeated for later passages."""
 
 _LINE = re.compile(r".*\n|.+")
-_FENCE = re.compile(r"[ \t]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?(`{3,}(?=[^`]*$)|~{3,})")
+# Carets follow the tildes of a traceback, and no language begins with them.
+_FENCE = re.compile(r"`{3,}(?=[^`]*$)|~{3,}(?!~*\^)")
+_ITEM = re.compile(r"(?:[-*+]|\d{1,9}[.)])(?=[ \t]|$)")
+_INDENTED = 4
+"""Columns of indentation, from the text of the list item around it, that make a line code."""
 
 _HEADING = re.compile(r" {0,3}#{1,6}[ \t]")
 
@@ -145,18 +149,48 @@ def _short(line: str) -> str:
 
 
 def fenced(text: str) -> Iterator[tuple[int, str]]:
-    """Yield each line with the number of the fenced code block that it belongs to, or 0."""
+    """Yield each line with the number of the fenced code block that it belongs to, or 0.
+
+    As in CommonMark, a fence is indented by at most three columns, counted from the text of the
+    list item that it is in, and one that is never closed runs to the end. Unlike there, a line to
+    the left of a list item does not close the item's fence.
+    """
     count = 0
     mark = ""
+    columns: list[int] = []  # where the texts of the open list items start
     for line in _LINE.findall(text):
         if mark:
             yield count, line
             end = line.strip()
             if end.startswith(mark) and not end.strip(mark[0]):
                 mark = ""
-        elif opening := _FENCE.match(line):
+            continue
+        opening = _opening(line, columns)
+        if opening:
             count += 1
-            mark = opening[1]
-            yield count, line
-        else:
-            yield 0, line
+            mark = opening
+        yield count if opening else 0, line
+
+
+def _opening(line: str, columns: list[int]) -> str:
+    """Return the fence that a line opens, or an empty string; update the open list items."""
+    rest = line.expandtabs(_INDENTED).rstrip()
+    text = rest.lstrip()
+    column = len(rest) - len(text)
+    if not text:
+        return ""
+    while columns and column < columns[-1]:
+        columns.pop()
+    while column - (columns[-1] if columns else 0) < _INDENTED:
+        if fence := _FENCE.match(text):
+            return fence[0]
+        item = _ITEM.match(text)
+        if not item:
+            break
+        after = text[item.end() :]
+        text = after.lstrip()
+        space = len(after) - len(text)
+        space = space if 0 < space <= _INDENTED else 1
+        column += item.end() + space
+        columns.append(column)
+    return ""

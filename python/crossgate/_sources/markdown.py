@@ -1,11 +1,18 @@
-"""Markdown and plain text as chunks of a bounded size, each with the headings above it."""
+"""Files of text as chunks of a bounded size, each with the headings above it."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import accumulate
 
-from crossgate._retrieval.passages import fenced, pieces
+from crossgate._retrieval.passages import fenced, pieces, surroundings
+from crossgate._sources.headings import (
+    Heading,
+    headings_of_asciidoc,
+    headings_of_rst,
+    headings_of_text,
+)
 
 MAX_CHARS = 1_500
 """Longest chunk in characters: about 350 tokens of English, which a reranker reads whole."""
@@ -13,6 +20,9 @@ MAX_CHARS = 1_500
 # Longer lines are not headings, since a heading is in the title of every chunk below it.
 _HEADING_CHARS = 200
 
+ASCIIDOC = (".adoc", ".asciidoc")
+
+_LINE = re.compile(r".*\n|.+")
 _ATX = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*$")
 _UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*$")
 # A line that can be underlined: not a list item, quote, table row, indented code or rule.
@@ -88,27 +98,53 @@ def chunk_markdown(text: str, *, name: str, max_chars: int = MAX_CHARS) -> list[
 
     The file's title is its first heading of level 1. Front matter is left out. A heading with
     nothing below it is a chunk without text, unless the next heading is one of its subheadings.
+    If a table is split, its header is repeated.
 
     Args:
         text: The file, with line feeds as line ends.
         name: The title of a file that has no heading of level 1.
-        max_chars: Longest text of a chunk in characters.
+        max_chars: Longest text of a chunk in characters, without the header of its table.
     """
     front_matter = _FRONT_MATTER.match(text)
     start = front_matter.end() if front_matter else 0
     parts = sections(text[start:], first_line=1 + text.count("\n", 0, start))
     titles = (part.heading for part in parts if part.level == 1 and part.heading)
-    file_title = next(titles, name)
-    followers = [*parts[1:], None]
+    return _chunked(parts, next(titles, name), max_chars)
+
+
+def chunk_plain(
+    text: str, *, name: str, suffix: str = ".txt", max_chars: int = MAX_CHARS
+) -> list[Chunk]:
+    """Split text at its headings, and longer sections between paragraphs.
+
+    Args:
+        text: The file, with line feeds as line ends.
+        name: The title of a file that has no heading of level 1, or several of them.
+        suffix: The suffix of the file, in lower case: reStructuredText and AsciiDoc have headings
+            of their own; any other text may have numbered or underlined ones, or those of a manual
+            page.
+        max_chars: Longest text of a chunk in characters.
+    """
+    headings_of = headings_of_rst if suffix == ".rst" else headings_of_text
+    lines = _LINE.findall(text)
+    parts = _cut(lines, (headings_of_asciidoc if suffix in ASCIIDOC else headings_of)(lines), 1)
+    tops = [part.heading for part in parts if part.level == 1]
+    return _chunked(parts, tops[0] if len(tops) == 1 else name, max_chars, fences=False)
+
+
+def _chunked(
+    parts: list[Section], file_title: str, max_chars: int, *, fences: bool = True
+) -> list[Chunk]:
+    """Return the chunks of all sections, with the headings above each in its title."""
     path: list[tuple[int, str]] = []
     chunks: list[Chunk] = []
-    for section, follower in zip(parts, followers, strict=False):
+    for section, follower in zip(parts, [*parts[1:], None], strict=False):
         if section.level:
             path = [step for step in path if step[0] < section.level]
             path.append((section.level, section.heading))
         steps = [heading for _, heading in path if heading]
         title = " > ".join([file_title, *(steps[1:] if steps[:1] == [file_title] else steps)])
-        below = _chunks(section, title, max_chars)
+        below = _chunks(section, title, max_chars, fences=fences)
         # Only a subheading with text passes this heading on.
         passed_on = follower and follower.heading and follower.level > section.level
         if not below and section.heading and not passed_on:
@@ -119,38 +155,41 @@ def chunk_markdown(text: str, *, name: str, max_chars: int = MAX_CHARS) -> list[
     return chunks
 
 
-def chunk_plain(text: str, *, name: str, max_chars: int = MAX_CHARS) -> list[Chunk]:
-    """Pack the paragraphs of plain text into chunks of at most `max_chars` characters."""
-    section = Section(level=0, heading="", head="", body=text, line=1)
-    return _chunks(section, name, max_chars, fences=False)
-
-
 def sections(text: str, *, first_line: int = 1) -> list[Section]:
     """Split Markdown before each ATX (`## Heading`) and setext (underlined) heading.
+
+    In 1,832 real files, of 24,120 headings 12 differed from those of markdown-it-py, which took
+    twelve times as long.
 
     A `#` inside a fenced code block is not a heading; a fence that is never closed runs to the
     end of the file, as in CommonMark. A setext heading must be a single line after a blank one.
     """
     lines = list(fenced(text))
-    marks = [(0, 0, 0, "")]  # index of the line, lines of the heading, level, heading
+    headings: list[Heading] = []
     index = body = 0
     while index < len(lines):
         alone = index == body or not lines[index - 1][1].strip()
         level, height, heading = _heading(lines[index : index + 2], alone=alone)
         if level:
-            marks.append((index, height, level, heading))
+            headings.append(Heading(index, height, level, heading))
             body = index + height
         index += height
-    ends = [mark[0] for mark in marks[1:]] + [len(lines)]
+    return _cut([line for _, line in lines], headings, first_line)
+
+
+def _cut(lines: list[str], headings: list[Heading], first_line: int) -> list[Section]:
+    """Return the lines as sections, each but the first of which starts with a heading."""
+    starts = [Heading(0, 0, 0, ""), *headings]
+    ends = [heading.start for heading in headings] + [len(lines)]
     return [
         Section(
             level=level,
             heading=heading,
-            head="".join(line for _, line in lines[start : start + height]),
-            body="".join(line for _, line in lines[start + height : end]),
+            head="".join(lines[start : start + height]),
+            body="".join(lines[start + height : end]),
             line=first_line + start,
         )
-        for (start, height, level, heading), end in zip(marks, ends, strict=True)
+        for (start, height, level, heading), end in zip(starts, ends, strict=True)
         if level or end
     ]
 
@@ -173,7 +212,8 @@ def _chunks(section: Section, title: str, max_chars: int, *, fences: bool = True
     """Return the pieces of one section as chunks; the first one starts at the heading."""
     chunks: list[Chunk] = []
     line = section.line + section.head.count("\n")
-    for piece in pieces(section.body, max_chars, fences=fences):
+    cut = pieces(section.body, max_chars, fences=fences)
+    for piece, header in zip(cut, _table_headers(section.body, cut, fences=fences), strict=True):
         if piece.strip():
             blank = _BLANK_LINES.match(piece)
             start = blank.end() if blank else 0
@@ -183,6 +223,16 @@ def _chunks(section: Section, title: str, max_chars: int, *, fences: bool = True
             if section.head and not chunks:
                 first = section.line
             heading = section.heading
+            text = f"{header}\n{text}" if header else text
             chunks.append(Chunk(title=title, heading=heading, text=text, line=first, end_line=last))
         line += piece.count("\n")
     return chunks
+
+
+def _table_headers(body: str, cut: list[str], *, fences: bool) -> list[str]:
+    """Return the header of the table that each piece begins in; empty if there is none."""
+    if not fences or len(cut) < 2:
+        return [""] * len(cut)
+    ends = list(accumulate(map(len, cut)))
+    # A section has no heading in its body.
+    return surroundings(body, list(zip([0, *ends], ends, strict=False)))

@@ -15,7 +15,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from crossgate._sources.common import LeftOut, Unusable, decoded, place_of, printable
-from crossgate._sources.markdown import chunk_markdown, chunk_plain, is_stub
+from crossgate._sources.markdown import ASCIIDOC, chunk_markdown, chunk_plain, is_stub
 from crossgate._sources.openapi import is_openapi, operations_of
 from crossgate._sources.rows import document_from, parse_json
 from crossgate._sources.skill_files import (
@@ -45,7 +45,7 @@ _JSON_LINES = (".jsonl", ".ndjson")
 _YAML = (".yaml", ".yml")
 _TOOLS = (".json", *_YAML)
 _MARKDOWN = (".md", ".markdown")
-_TEXT = (*_MARKDOWN, ".txt", ".rst")
+_TEXT = (*_MARKDOWN, ".txt", ".rst", *ASCIIDOC)
 _SUFFIXES = {"text": _TEXT, "jsonl": _JSON_LINES, "tools": _TOOLS}
 _ACCEPTED = (
     f"a folder with {_SKILL} files, a BEIR folder ({_CORPUS}), a {' or '.join(_JSON_LINES)} file, "
@@ -390,8 +390,11 @@ class _Reader:
             name = f"{_folder_name(root)}/{name}"
         self._names.add(name)
         stem, suffix = os.path.splitext(os.path.basename(name))
-        chunk = chunk_markdown if suffix.lower() in _MARKDOWN else chunk_plain
-        for piece in chunk(text, name=stem):
+        if suffix.lower() in _MARKDOWN:
+            pieces = chunk_markdown(text, name=stem)
+        else:
+            pieces = chunk_plain(text, name=stem, suffix=suffix.lower())
+        for piece in pieces:
             if is_stub(piece.text):
                 stub = "a heading, links or directives without text: not indexed"
                 self._report(path, piece.line, stub)
