@@ -16,8 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from crossgate import Index
+from crossgate._agents.hook.agents import AGENTS, HookPrompt
 from crossgate._agents.hook.answer import answer
-from crossgate._agents.hook.formats import AGENTS, HookPrompt
 from crossgate._agents.hook.options import parse
 from crossgate._agents.hook.skill_library import SkillLibrary
 from crossgate._agents.learning.adoption import CHARS_PER_TOKEN

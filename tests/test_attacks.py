@@ -25,8 +25,8 @@ import pytest
 
 from conftest import LIBRARY, LengthReranker, build
 from crossgate import CrossgateError, Index, Profile, Router, read_policy, read_profile, rerank
+from crossgate._agents.hook.agents import AGENTS, PROMPT_CHARS, UnreadableCall, read_hook_prompt
 from crossgate._agents.hook.answer import answer
-from crossgate._agents.hook.formats import AGENTS, PROMPT_CHARS, UnreadableCall, read_hook_prompt
 from crossgate._agents.hook.options import HookOptions
 from crossgate._agents.hook.skill_library import SkillLibrary
 from crossgate._cli import run

@@ -15,8 +15,8 @@ import crossgate._decision.rerank_candidates as rerank_module
 from commands import CROSSGATE
 from conftest import build
 from crossgate import Context, CrossgateError, InputError, ModelError, Router, rerank
+from crossgate._agents.hook.agents import AGENTS, read_hook_prompt
 from crossgate._agents.hook.answer import _context
-from crossgate._agents.hook.formats import AGENTS, read_hook_prompt
 from crossgate._retrieval.document_index import bundled_embedder
 from crossgate._sources.transcripts import last_requests
 from crossgate._values.agent_prompts import is_command, words_of

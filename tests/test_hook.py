@@ -24,18 +24,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossgate import Index
-from crossgate._agents.hook import refresh, session_state, skill_library
-from crossgate._agents.hook.answer import answer
-from crossgate._agents.hook.formats import (
+from crossgate._agents.hook import detached, session_state, skill_library
+from crossgate._agents.hook.agents import (
     AGENTS,
     PROMPT_CHARS,
     UnreadableCall,
     read_hook_prompt,
 )
+from crossgate._agents.hook.answer import answer
 from crossgate._agents.hook.injection import SHORTLIST_CHARS, Pick, context_of, shortlist_of
 from crossgate._agents.hook.options import BadHookOptions, HookOptions, parse
-from crossgate._agents.hook.refresh import build
-from crossgate._agents.hook.skill_library import SkillLibrary, is_stale, library_of
+from crossgate._agents.hook.skill_library import SkillLibrary, build, is_stale, library_of
 from crossgate._decision.router import DEFAULT_PROFILE
 from crossgate._support.files import file_lock
 from crossgate._telemetry.log import (
@@ -732,7 +731,7 @@ def test_no_code_from_the_working_folder_is_run(home: Home) -> None:
 def test_missing_scores_are_logged_as_unscored(made: Home, tmp_path: Path) -> None:
     missing = [str(tmp_path / item) for item in ("log.jsonl", "missing.cgx")]
     given = ["claude", str(tmp_path), "0" * 32, *missing, ""]
-    command = [sys.executable, "-m", "crossgate._agents.hook.late_scores", *given]
+    command = [sys.executable, "-m", "crossgate._agents.hook.detached", "score", *given]
     done = subprocess.run(
         command, input=b"x", env=made.environment(), capture_output=True, check=False
     )
@@ -1113,25 +1112,22 @@ def settle(home: Home) -> None:
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         time.sleep(0.05)
-        if not [*apart(home, "refresh"), *apart(home, "late_scores")]:
+        if not [*apart(home, "rebuild"), *apart(home, "score")]:
             return
     raise AssertionError("a process in the background does not end")
 
 
 def refreshing(home: Home) -> Iterator[int]:
     """Yield the processes that make an index for this home folder."""
-    return apart(home, "refresh")
+    return apart(home, "rebuild")
 
 
-def apart(home: Home, module: str) -> Iterator[int]:
+def apart(home: Home, task: str) -> Iterator[int]:
     """Yield the processes in the background that work on this home folder."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
             words = path.read_bytes().split(b"\0")
-            if (
-                f"crossgate._agents.hook.{module}".encode() in words
-                and str(home.hooks).encode() in words
-            ):
+            if {task.encode(), str(home.hooks).encode()} <= set(words):
                 yield int(path.parent.name)
 
 
@@ -1179,23 +1175,23 @@ def test_a_long_search_for_changes_runs_in_the_background_once_a_minute(
 ) -> None:
     started: list[list[str]] = []
 
-    def spawn(module: str, arguments: list[str]) -> bool:
+    def spawn(task: str, arguments: list[str]) -> bool:
         started.append(arguments)
         return True
 
-    monkeypatch.setattr(refresh, "spawn_detached", spawn)
+    monkeypatch.setattr(detached, "spawn_detached", spawn)
     library = SkillLibrary(sources=(str(home.path / ".claude" / "skills"),), folder=home.hooks)
     agent = AGENTS["claude"]
     assert is_stale(library, quick=True) is False
-    assert not refresh.refresh_if_stale(agent, library)
+    assert not detached.refresh_if_stale(agent, library)
     monkeypatch.setattr(skill_library, "WATCH_SECONDS", -1.0)
     assert is_stale(library, quick=True) is None
     assert is_stale(library) is False
-    assert refresh.refresh_if_stale(agent, library)
-    assert not refresh.refresh_if_stale(agent, library)
+    assert detached.refresh_if_stale(agent, library)
+    assert not detached.refresh_if_stale(agent, library)
     checked = library.manifest.with_suffix(".checked")
     os.utime(checked, (time.time() - 61, time.time() - 61))
-    assert refresh.refresh_if_stale(agent, library)
+    assert detached.refresh_if_stale(agent, library)
     assert len(started) == 2
     # A large manifest is not even read.
     monkeypatch.setattr(skill_library, "WATCH_SECONDS", 60.0)
@@ -1208,8 +1204,7 @@ def test_a_library_that_is_watched_in_part_says_so(
 ) -> None:
     library = SkillLibrary(sources=(str(home.path / ".claude" / "skills"),), folder=home.hooks)
     assert build(library)[1] == []
-    for module in (refresh, skill_library):
-        monkeypatch.setattr(module, "MOST_ENTRIES", 3)
+    monkeypatch.setattr(skill_library, "MOST_ENTRIES", 3)
     (note,) = build(library)[1]
     assert "more than 3 files" in note
     assert is_stale(library) is False

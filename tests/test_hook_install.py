@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import pytest
 
 from crossgate._agents.hook import shell
-from crossgate._agents.hook.formats import AGENTS
+from crossgate._agents.hook.agents import AGENTS
 from crossgate._agents.hook.install import switched_off, temporary_environment
 from crossgate._cli import run
 from hook_home import CROSSGATE, PDF, Home, furnished

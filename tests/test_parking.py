@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from crossgate import CrossgateError
-from crossgate._agents.hook.formats import AGENTS
+from crossgate._agents.hook.agents import AGENTS
 from crossgate._agents.learning import parking
 from crossgate._agents.learning.skill_lists import BUDGETS, budget_of, list_skills
 from crossgate._sources.transcripts import Turn

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from crossgate._agents.hook.formats import prompt_digest
+from crossgate._agents.hook.agents import prompt_digest
 from crossgate._agents.hook.session_state import read_hook_log
 from crossgate._agents.learning.adoption import measure_usage
 from crossgate._sources.transcripts import Turn, read_turns, transcripts_below

@@ -122,7 +122,7 @@ def _named_log(options: argparse.Namespace) -> str:
 
 def _log_of_hooks() -> str:
     """Return the log that the settings of an agent name here; empty for none."""
-    from crossgate._agents.hook.formats import AGENTS
+    from crossgate._agents.hook.agents import AGENTS
     from crossgate._agents.hook.install import calls_of, options_in
     from crossgate._agents.hook.options import BadHookOptions
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from crossgate._agents.hook.formats import AGENTS, Agent
+from crossgate._agents.hook.agents import AGENTS, Agent
 from crossgate._cli import DONE, FAILURE
 from crossgate._cli.output import json_option, show, show_json
 from crossgate._core import __version__

@@ -13,7 +13,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from crossgate._agents.hook.formats import AGENTS, Agent, HookPrompt
+from crossgate._agents.hook.agents import AGENTS, Agent, HookPrompt
 from crossgate._agents.hook.options import BadHookOptions, add_options, describe, options_of
 from crossgate._cli import DONE, FAILURE, NOTHING_RELEVANT
 from crossgate._cli.output import is_terminal, json_option, progress, say, show, show_json

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crossgate._agents.hook.formats import AGENTS, Agent
+from crossgate._agents.hook.agents import AGENTS, Agent
 from crossgate._cli import DONE, NOTHING_RELEVANT
 from crossgate._cli.output import json_option, plain, say, show, show_json
 from crossgate._cli.usage import read_all_turns

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from crossgate._agents.hook.formats import AGENTS
+from crossgate._agents.hook.agents import AGENTS
 from crossgate._cli import DONE
 from crossgate._cli.input import model_or_none, text_of
 from crossgate._cli.output import json_option, plain, progress, show, show_json

@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
 
 def read_all_turns(named: str | None) -> Iterator[Turn]:
     """Yield the prompts of all transcripts in a named folder, or in that of Claude Code."""
-    from crossgate._agents.hook.formats import AGENTS
+    from crossgate._agents.hook.agents import AGENTS
     from crossgate._sources.transcripts import read_turns, transcripts_below
 
     folder = named or str(AGENTS["claude"].folder / "projects")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from crossgate._agents.hook.formats import Agent, HookPrompt
+from crossgate._agents.hook.agents import Agent, HookPrompt
 from crossgate._agents.hook.injection import Pick, context_of, shortlist_of
 from crossgate._agents.hook.options import HookOptions
 from crossgate._agents.hook.session_state import Session

@@ -16,10 +16,15 @@ from time import perf_counter
 from typing import Any
 
 from crossgate._agents.hook import settings, shell
-from crossgate._agents.hook.formats import TRIAL, Agent
+from crossgate._agents.hook.agents import TRIAL, Agent
 from crossgate._agents.hook.options import HookOptions, anchored, as_arguments, parse
-from crossgate._agents.hook.refresh import build
-from crossgate._agents.hook.skill_library import SkillLibrary, is_stale, library_of, project_of
+from crossgate._agents.hook.skill_library import (
+    SkillLibrary,
+    build,
+    is_stale,
+    library_of,
+    project_of,
+)
 from crossgate._support.errors import CrossgateError, InputError, SourceError, first_line
 from crossgate._support.files import atomic_write, cannot_write, file_lock, read_source
 from crossgate._support.limits import SETTINGS_BYTES

@@ -21,8 +21,8 @@ from crossgate._support.wording import counted
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from crossgate._agents.hook.agents import Agent, HookPrompt
     from crossgate._agents.hook.answer import HookAnswer
-    from crossgate._agents.hook.formats import Agent, HookPrompt
 
 GIVE_UP_SECONDS = 8.0
 """The hook ends after this time, since the agent waits for it and a disk may hang."""
@@ -70,7 +70,7 @@ def _is_refusal(error: BaseException) -> bool:
 
 
 def _run(name: str, arguments: list[str], started: float) -> None:
-    from crossgate._agents.hook.formats import UnreadableCall, read_hook_prompt, reply
+    from crossgate._agents.hook.agents import UnreadableCall, read_hook_prompt, reply
     from crossgate._agents.hook.options import BadHookOptions, parse
 
     if "-h" in arguments or "--help" in arguments:
@@ -101,7 +101,7 @@ def _run(name: str, arguments: list[str], started: float) -> None:
         _log(name, started, answered, prompt)
     if answered.unscored:
         from crossgate._agents.hook.answer import index_of, log_of
-        from crossgate._agents.hook.late_scores import score_later
+        from crossgate._agents.hook.detached import score_later
 
         score_later(
             agent.name,
@@ -113,7 +113,7 @@ def _run(name: str, arguments: list[str], started: float) -> None:
             profile=options.profile,
         )
     if not options.index and answered.reason not in ("command", "not_a_person", "empty_prompt"):
-        from crossgate._agents.hook.refresh import refresh_if_stale
+        from crossgate._agents.hook.detached import refresh_if_stale
 
         # An unreadable index is rebuilt even if the manifest is up to date.
         refresh_if_stale(
@@ -123,7 +123,7 @@ def _run(name: str, arguments: list[str], started: float) -> None:
 
 
 def _known(name: str) -> Agent:
-    from crossgate._agents.hook.formats import AGENTS
+    from crossgate._agents.hook.agents import AGENTS
     from crossgate._agents.hook.options import BadHookOptions
 
     if name not in AGENTS:
@@ -192,7 +192,7 @@ def _read() -> bytes:
         if size <= STDIN_BYTES:
             parts.append(part)
     if size > STDIN_BYTES:
-        from crossgate._agents.hook.formats import UnreadableCall
+        from crossgate._agents.hook.agents import UnreadableCall
 
         raise UnreadableCall(f"stdin has {counted(size, 'byte')}, at most {STDIN_BYTES:,} are read")
     return b"".join(parts)
@@ -218,7 +218,7 @@ def _write(data: bytes) -> None:
 
 
 def _log(name: str, started: float, answered: HookAnswer, prompt: HookPrompt) -> None:
-    from crossgate._agents.hook.formats import PROMPT_CHARS
+    from crossgate._agents.hook.agents import PROMPT_CHARS
 
     more: dict[str, Any] = {}
     if answered.reason not in ("command", "not_a_person", "empty_prompt"):

@@ -13,7 +13,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from crossgate._agents.hook.formats import Agent
+from crossgate._agents.hook.agents import Agent
 from crossgate._sources.common import is_unicode
 from crossgate._support.errors import InputError, SourceError
 from crossgate._support.files import atomic_write, copy_whole, file_lock, read_source

@@ -1,4 +1,4 @@
-"""Finds the skills of an agent and their index, and detects changes."""
+"""Finds the skills of an agent, indexes them, and detects changes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from pathlib import Path, PurePath
 from typing import Any
 
 import crossgate._core as _core
-from crossgate._agents.hook.formats import Agent
-from crossgate._support.files import EXAMPLES, POLICY, read_source
+from crossgate._agents.hook.agents import Agent
+from crossgate._support.errors import CrossgateError
+from crossgate._support.files import EXAMPLES, POLICY, atomic_write, read_source
 
 SCHEMA = "crossgate-hook/1"
 
@@ -239,14 +240,66 @@ def seen(sources: Iterable[str], *, deadline: float | None = None) -> dict[str, 
                 if entry.name in (_SKILL, EXAMPLES):
                     is_file = os.path.isfile(entry.path)
                     stamps[entry.path] = _stamp(os.stat(entry.path)) if is_file else [0]
+            policy = os.path.join(folder, POLICY)
             with suppress(OSError):
-                stamps[os.path.join(folder, POLICY)] = _stamp(os.stat(os.path.join(folder, POLICY)))
+                stamps[policy] = _stamp(os.stat(policy))
             below = [entry for entry in below if entry.name == "skills"]  # as in a plug-in
         if depth < _DOWN:
             pending += [
                 (entry.path, depth + 1) for entry in below if entry.is_dir(follow_symlinks=False)
             ]
     return stamps
+
+
+def build(library: SkillLibrary, progress: Any = None) -> tuple[int, list[str]]:
+    """Build the index of a library, and write a manifest of the files.
+
+    Unchanged texts keep their vectors.
+
+    Returns:
+        The number of skills, and a line for each skill that was left out.
+
+    Raises:
+        CrossgateError: If there is no usable skill, or the index cannot be built or written.
+        OSError: If the manifest cannot be written.
+    """
+    from crossgate._retrieval.document_index import Index
+    from crossgate._sources.examples import examples_beside, examples_lock, teach_examples
+    from crossgate._sources.reading import read_sources
+
+    library.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    before = watched(library)  # before reading, so that later changes are noticed
+    made: dict[str, Any] = {"schema": SCHEMA, "sources": list(library.sources), "documents": 0}
+    try:
+        loaded = read_sources(library.sources, kind="skills")
+        earlier = None
+        with suppress(CrossgateError):
+            opened = Index.open(library.index)
+            opened.load()  # raises for a damaged index
+            earlier = opened
+        index = Index.build(loaded.documents, reuse=earlier, progress=progress)
+        with examples_lock(library.lessons):
+            # Earlier versions kept the lessons beside each index.
+            for examples in (examples_beside(library.index), library.lessons):
+                with suppress(CrossgateError):  # a broken file must not disable the hook
+                    teach_examples(index, examples)
+            index.save(library.index)
+        made["documents"] = len(index)
+    finally:
+        # A failed build is repeated only after a change.
+        with atomic_write(library.manifest) as stream:
+            json.dump({**made, "seen": before}, stream)
+    left_out = [
+        str(problem)
+        for problem in loaded.problems
+        if "a link out of the folder" not in problem.reason
+    ]
+    if len(before) >= MOST_ENTRIES:
+        left_out.append(
+            f"the folders have more than {MOST_ENTRIES:,} files: changes beyond are noticed only "
+            "by `crossgate hook install`"
+        )
+    return len(index), left_out
 
 
 def watched(library: SkillLibrary, *, deadline: float | None = None) -> dict[str, list[int]]:

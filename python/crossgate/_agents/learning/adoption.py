@@ -14,7 +14,7 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Any
 
-from crossgate._agents.hook.formats import prompt_digest
+from crossgate._agents.hook.agents import prompt_digest
 from crossgate._sources.transcripts import Turn
 from crossgate._support.wording import counted
 from crossgate._telemetry.log import JsonLinesLog, LoggedDecision, LoggedUse, read_log

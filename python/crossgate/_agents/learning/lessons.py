@@ -10,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crossgate._agents.hook.formats import AGENTS, Agent
+from crossgate._agents.hook.agents import AGENTS, Agent
 from crossgate._agents.hook.install import calls_of, index_if_stale, options_in
 from crossgate._agents.hook.options import BadHookOptions, HookOptions
 from crossgate._agents.hook.skill_library import library_of

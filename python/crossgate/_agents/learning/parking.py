@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from crossgate._agents.hook.formats import AGENTS, Agent
+from crossgate._agents.hook.agents import AGENTS, Agent
 from crossgate._agents.hook.install import calls_of
 from crossgate._agents.hook.skill_library import PARKED, hook_folder, own_folders
 from crossgate._support.errors import CrossgateError, InputError, SourceError

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeGuard
 
-from crossgate._agents.hook.formats import Agent
+from crossgate._agents.hook.agents import Agent
 from crossgate._agents.hook.settings import read
 from crossgate._agents.hook.skill_library import is_parked_folder, library_of, project_of
 from crossgate._agents.learning.adoption import CHARS_PER_TOKEN, bare
