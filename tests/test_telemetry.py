@@ -13,16 +13,7 @@ from conftest import LIBRARY, FunctionReranker, LengthReranker, build, refused
 from crossgate import ModelError, Policy, Profile, Router, RouteResult, rerank
 from crossgate._core import Floors, Winner
 from crossgate._reranking import chain
-from crossgate._telemetry.events import (
-    Event,
-    GateDecided,
-    RerankerFinished,
-    RerankerSkipped,
-    RouteFinished,
-    Stage1Finished,
-    TelemetryHook,
-    Tightened,
-)
+from crossgate._telemetry.events import Event, TelemetryHook
 
 QUERY = "clean up this messy csv"
 
@@ -38,22 +29,22 @@ class Notebook:
         self.events.append(event)
 
     @property
-    def kinds(self) -> list[type]:
-        """The kinds of the events, in order."""
-        return [type(event) for event in self.events]
+    def kinds(self) -> list[str]:
+        """The steps, in order."""
+        return [event.step for event in self.events]
 
 
 class Loud(Notebook):
     """A hook that raises on one kind of event."""
 
-    def __init__(self, kind: type, error: Exception) -> None:
+    def __init__(self, kind: str, error: Exception) -> None:
         super().__init__()
         self._kind, self._error = kind, error
 
     def on_event(self, event: Event) -> None:
         """Keep the event, and raise if it is of the kind."""
         super().on_event(event)
-        if isinstance(event, self._kind):
+        if event.step == self._kind:
             raise self._error
 
 
@@ -76,19 +67,19 @@ def test_the_events_of_a_reranked_decision() -> None:
     hook = Notebook()
     result = route(hook, policy=Policy(cliff_core=1))
     stage1, gate, tightened, asked, finished = hook.events
-    assert isinstance(stage1, Stage1Finished)
+    assert stage1.step == "stage1_finished"
     assert stage1.candidate_count == len(result.hits)
-    assert isinstance(gate, GateDecided)
+    assert gate.step == "gate_decided"
     assert (gate.verdict, gate.reason) == ("ambiguous", "undecided")
-    assert isinstance(tightened, Tightened)
+    assert tightened.step == "tightened"
     recorded = result.trace["gate"]["cliff"]
     for name in ("effective_floor", "cliff_position", "skip_reason"):
         assert getattr(tightened, f"tighten_{name}") == recorded[name]
     assert tightened.tighten_dropped_count == len(recorded["cut"])
     assert tightened.tighten_applied == (recorded["skip_reason"] is None)
-    assert isinstance(asked, RerankerFinished)
+    assert asked.step == "reranker_finished"
     assert (asked.reranker, asked.pair_count) == ("length", len(result.trace["stage2"]))
-    assert isinstance(finished, RouteFinished)
+    assert finished.step == "route_finished"
     assert (finished.query, finished.result) == (QUERY, result)
     assert finished.duration_ms == result.timings["total"]
     assert {event.decision_id for event in hook.events} == {result.decision_id}
@@ -99,24 +90,24 @@ def test_the_events_of_a_reranked_decision() -> None:
 @pytest.mark.parametrize(
     ("options", "kinds"),
     [
-        ({}, [RerankerFinished]),
+        ({}, ["reranker_finished"]),
         ({"reranker": None}, []),
         ({"profile": Profile(winner=Winner(agreed=0.0, disagreed=0.0))}, []),
         ({"policy": Policy(floors=Floors(default=1.0))}, []),
-        ({"reranker": None, "policy": Policy(cliff_core=1)}, [Tightened]),
+        ({"reranker": None, "policy": Policy(cliff_core=1)}, ["tightened"]),
     ],
 )
 def test_stage_2_is_told_of_where_it_was_asked(options: Any, kinds: list[type]) -> None:
     hook = Notebook()
     route(hook, **options)
-    assert hook.kinds == [Stage1Finished, GateDecided, *kinds, RouteFinished]
+    assert hook.kinds == ["stage1_finished", "gate_decided", *kinds, "route_finished"]
 
 
 def test_the_gate_is_told_of_a_floor_that_nothing_clears() -> None:
     hook = Notebook()
     result = route(hook, policy=Policy(floors=Floors(default=1.0)))
     gate = hook.events[1]
-    assert isinstance(gate, GateDecided)
+    assert gate.step == "gate_decided"
     assert (gate.verdict, gate.reason) == (result.verdict, result.reason)
     assert gate.reason == "below_floor"
 
@@ -135,10 +126,10 @@ def test_a_tier_that_fails_is_told_of(error: Exception, reason: str) -> None:
     hook = Notebook()
     result = route(hook, reranker=FunctionReranker(fail))
     skipped = hook.events[-2]
-    assert isinstance(skipped, RerankerSkipped)
+    assert skipped.step == "reranker_skipped"
     assert (skipped.reranker, skipped.reason) == ("function", reason)
     assert [one.code for one in result.degraded] == [reason]
-    assert RerankerFinished not in hook.kinds
+    assert "reranker_finished" not in hook.kinds
 
 
 def test_a_tier_that_cannot_be_loaded_has_no_name(
@@ -153,14 +144,14 @@ def test_a_tier_that_cannot_be_loaded_has_no_name(
     monkeypatch.setattr(chain, "load", nowhere)
     router.route(QUERY)
     skipped = hook.events[-2]
-    assert isinstance(skipped, RerankerSkipped)
+    assert skipped.step == "reranker_skipped"
     assert (skipped.reranker, skipped.reason) == ("reranker", "reranker_unavailable")
 
 
 def test_rerank_tells_too() -> None:
     hook = Notebook()
     result = rerank(QUERY, list(LIBRARY.values()), reranker=LengthReranker(), telemetry=hook)
-    assert hook.kinds == [Stage1Finished, GateDecided, RerankerFinished, RouteFinished]
+    assert hook.kinds == ["stage1_finished", "gate_decided", "reranker_finished", "route_finished"]
     assert result.decision_id is not None
 
 
@@ -169,23 +160,16 @@ def test_bad_input_sends_no_decision_events() -> None:
     router = Router(build(), reranker=None, profile=Profile(), telemetry=hook)
     refused("query_too_long", router.route, "x" * 65_537)
     refused("wrong_dimension", router.route, QUERY, vector=[1.0])
-    assert RouteFinished not in hook.kinds
+    assert "route_finished" not in hook.kinds
 
 
-def test_events_are_frozen_and_carry_their_units() -> None:
+def test_events_are_frozen() -> None:
     hook = Notebook()
     route(hook, policy=Policy(cliff_core=1))
     for event in hook.events:
         with pytest.raises(dataclasses.FrozenInstanceError):
             event.decision_id = "x"  # type: ignore[misc]
-        for field in dataclasses.fields(event):
-            value = getattr(event, field.name)
-            if type(value) is float:
-                assert field.name.endswith(("_ms", "_floor")), field.name
-            if type(value) is int:
-                assert field.name.endswith(("_count", "_position")), field.name
-            if field.name.endswith("_ms"):
-                assert value >= 0
+        assert event.duration_ms is None or event.duration_ms >= 0
 
 
 # Failures.
@@ -203,10 +187,12 @@ def test_a_hook_changes_nothing_and_every_decision_has_an_id_of_its_own() -> Non
     assert len({one.decision_id for one in watched}) == 20
 
 
-@pytest.mark.parametrize("kind", [Stage1Finished, GateDecided, RerankerFinished, RouteFinished])
+@pytest.mark.parametrize(
+    "kind", ["stage1_finished", "gate_decided", "reranker_finished", "route_finished"]
+)
 @pytest.mark.parametrize("error", [ValueError("two\nlines"), RuntimeError(), RecursionError("x")])
 def test_a_hook_that_raises_is_reported_once_and_not_called_again(
-    kind: type, error: Exception
+    kind: str, error: Exception
 ) -> None:
     hook = Loud(kind, error)
     result = route(hook)
@@ -214,7 +200,7 @@ def test_a_hook_that_raises_is_reported_once_and_not_called_again(
     assert [one.code for one in result.degraded] == ["telemetry_failed"]
     (line,) = result.degraded[0].detail.splitlines()
     assert line.startswith("Loud: ")
-    assert hook.kinds[-1] is kind
+    assert hook.kinds[-1] == kind
     assert hook.kinds.count(kind) == 1
     # The hook gets the events of the next decision.
     before = len(hook.events)
@@ -241,12 +227,12 @@ def test_threads_share_a_hook() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    by_id: dict[str, list[type]] = {}
+    by_id: dict[str, list[str]] = {}
     for event in hook.events:
-        by_id.setdefault(event.decision_id, []).append(type(event))
+        by_id.setdefault(event.decision_id, []).append(event.step)
     assert len(by_id) == 80
     assert {tuple(kinds) for kinds in by_id.values()} == {
-        (Stage1Finished, GateDecided, RerankerFinished, RouteFinished)
+        ("stage1_finished", "gate_decided", "reranker_finished", "route_finished")
     }
 
 

@@ -6,16 +6,7 @@ router = Router(index, telemetry=JsonLinesLog("decisions.jsonl"))
 """
 
 from crossgate._decision.log_replay import Difference, check_decision
-from crossgate._telemetry.events import (
-    Event,
-    GateDecided,
-    RerankerFinished,
-    RerankerSkipped,
-    RouteFinished,
-    Stage1Finished,
-    TelemetryHook,
-    Tightened,
-)
+from crossgate._telemetry.events import Event, TelemetryHook
 from crossgate._telemetry.log import (
     JsonLinesLog,
     LoggedDecision,
@@ -29,19 +20,13 @@ from crossgate._telemetry.otel import OpenTelemetryHook
 __all__ = [
     "Difference",
     "Event",
-    "GateDecided",
     "JsonLinesLog",
     "LoggedDecision",
     "LoggedScores",
     "LoggedUse",
     "MalformedLine",
     "OpenTelemetryHook",
-    "RerankerFinished",
-    "RerankerSkipped",
-    "RouteFinished",
-    "Stage1Finished",
     "TelemetryHook",
-    "Tightened",
     "check_decision",
     "read_log",
 ]

@@ -163,7 +163,8 @@ def _steps(request: Request) -> Generator[RerankerCall, CallOutcome, RouteResult
     stage1 = request.stage1()
     timings = dict(stage1.timings)
     if watch:
-        watch.stage1_finished(len(stage1.scored), milliseconds(start))
+        taken = milliseconds(start)
+        watch.send("stage1_finished", candidate_count=len(stage1.scored), duration_ms=taken)
 
     asked = _asked(request, stage1)
     gated = _core.gate(stage1.scored, profile, policy, asked)

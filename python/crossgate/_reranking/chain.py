@@ -180,7 +180,9 @@ class Chain:
                 message = f"{deadline.budget_ms:g} ms were used up before the next reranker"
                 reply.degraded.append(Degradation(code="budget", detail=message))
                 if watch:
-                    watch.reranker_skipped("reranker", "budget", 0.0)
+                    watch.send(
+                        "reranker_skipped", reranker="reranker", reason="budget", duration_ms=0.0
+                    )
                 break
             start = time.perf_counter()
             name = "reranker"
@@ -206,7 +208,9 @@ class Chain:
                 reply.asked.append((identity, why.code))
                 if watch:
                     taken = (time.perf_counter() - start) * 1000
-                    watch.reranker_skipped(name, why.code, taken)
+                    watch.send(
+                        "reranker_skipped", reranker=name, reason=why.code, duration_ms=taken
+                    )
                 continue
             reply.name, reply.identity = name, identity
             reply.pairs = _pairs(passages, answer)
@@ -215,7 +219,8 @@ class Chain:
             reply.asked.append((identity, "answered"))
             if watch:
                 taken = (time.perf_counter() - start) * 1000
-                watch.reranker_finished(name, len(reply.pairs), taken)
+                number = len(reply.pairs)
+                watch.send("reranker_finished", reranker=name, pair_count=number, duration_ms=taken)
             break
         return reply
 

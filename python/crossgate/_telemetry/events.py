@@ -1,19 +1,10 @@
-"""Events of a decision, as frozen values for a telemetry hook such as a log or a tracer.
-
-The events of one decision share its id and come in this order, on the thread that decides:
-
-    Stage1Finished -> GateDecided -> [Tightened] [RerankerSkipped...] [RerankerFinished]
-                   -> RouteFinished
-
-Events in brackets are sent only if the gate requires stage 2. A call with bad input raises, and
-then `RouteFinished` is not sent.
-"""
+"""The steps of a decision, as one frozen value for a telemetry hook such as a log or a tracer."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from crossgate._support.errors import first_line
 from crossgate._values.results import Degradation, RouteResult, Verdict
@@ -21,113 +12,64 @@ from crossgate._values.results import Degradation, RouteResult, Verdict
 if TYPE_CHECKING:
     from crossgate._core import Gated
 
+Step = Literal[
+    "stage1_finished",
+    "gate_decided",
+    "tightened",
+    "reranker_skipped",
+    "reranker_finished",
+    "route_finished",
+]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stage1Finished:
-    """Stage 1 has scored its candidates.
+class Event:
+    """A step of a decision. Attributes that do not belong to the step are None.
+
+    The events of one decision come in this order, on the thread that decides:
+
+        stage1_finished -> gate_decided -> [tightened] [reranker_skipped...] [reranker_finished]
+                        -> route_finished
+
+    Steps in brackets are sent only if the gate requires stage 2. A call with bad input raises, and
+    then `route_finished` is not sent.
 
     Attributes:
+        step: Name of the step.
         decision_id: Id of the decision, 32 hexadecimal digits.
-        candidate_count: Number of candidates, before any floor.
-        duration_ms: Milliseconds that embedding and searching took.
-    """
-
-    decision_id: str
-    candidate_count: int
-    duration_ms: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GateDecided:
-    """The gate has decided whether the order of stage 1 is final.
-
-    Attributes:
-        decision_id: Id of the decision.
+        duration_ms: Milliseconds of stage 1 (embedding and searching), of a reranker, or of the
+            whole decision.
+        candidate_count: Number of candidates of stage 1, before any floor.
         verdict: The gate's judgement of stage 1.
-        reason: Stable code of the rule that decided.
-    """
-
-    decision_id: str
-    verdict: Verdict
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tightened:
-    """The pool was searched for a score cliff, whether or not it was cut.
-
-    Attributes:
-        decision_id: Id of the decision.
-        tighten_applied: Whether a tail was cut off.
-        tighten_effective_floor: The floor in force, a cosine in [-1, 1]; None if there is none.
-        tighten_cliff_position: How many candidates are above the cliff; None if there is none.
-        tighten_dropped_count: How many candidates the cut removed from the pool.
-        tighten_skip_reason: Stable code of why nothing was cut; None if something was.
-    """
-
-    decision_id: str
-    tighten_applied: bool
-    tighten_effective_floor: float | None
-    tighten_cliff_position: int | None
-    tighten_dropped_count: int
-    tighten_skip_reason: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RerankerSkipped:
-    """A reranker was not called, or failed.
-
-    Attributes:
-        decision_id: Id of the decision.
-        reranker: Its name; `reranker` if it could not be loaded.
-        reason: Stable code: `circuit_breaker`, `budget`, `api_error`, `reranker_unavailable` or
+        reason: Stable code: of the rule by which the gate decided; or why a reranker was skipped,
+            such as `circuit_breaker`, `budget`, `api_error`, `reranker_unavailable` or
             `reranker_failed`.
-        duration_ms: Milliseconds that it cost.
-    """
-
-    decision_id: str
-    reranker: str
-    reason: str
-    duration_ms: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RerankerFinished:
-    """A reranker has scored the pool.
-
-    Attributes:
-        decision_id: Id of the decision.
-        reranker: Its name.
-        pair_count: How many pairs it scored.
-        duration_ms: Milliseconds that it took.
-    """
-
-    decision_id: str
-    reranker: str
-    pair_count: int
-    duration_ms: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RouteFinished:
-    """The decision has been made.
-
-    Attributes:
-        decision_id: Id of the decision.
+        tighten_applied: Whether a tail of the pool was cut off at a score cliff.
+        tighten_effective_floor: The floor in force, a cosine in [-1, 1]; None if there is none.
+        tighten_cliff_position: Number of candidates above the cliff; None if there is none.
+        tighten_dropped_count: Number of candidates that the cut removed from the pool.
+        tighten_skip_reason: Stable code of why nothing was cut; None if something was.
+        reranker: Name of the reranker; `reranker` if it could not be loaded.
+        pair_count: Number of pairs that the reranker scored.
         query: The query as the caller passed it. Do not store it without the user's consent.
         result: The decision, before it is returned to the caller.
-        duration_ms: Milliseconds that the whole decision took.
     """
 
+    step: Step
     decision_id: str
-    query: str
-    result: RouteResult
-    duration_ms: float
-
-
-Event = (
-    Stage1Finished | GateDecided | Tightened | RerankerSkipped | RerankerFinished | RouteFinished
-)
+    duration_ms: float | None = None
+    candidate_count: int | None = None
+    verdict: Verdict | None = None
+    reason: str | None = None
+    tighten_applied: bool | None = None
+    tighten_effective_floor: float | None = None
+    tighten_cliff_position: int | None = None
+    tighten_dropped_count: int | None = None
+    tighten_skip_reason: str | None = None
+    reranker: str | None = None
+    pair_count: int | None = None
+    query: str | None = None
+    result: RouteResult | None = None
 
 
 @runtime_checkable
@@ -150,79 +92,34 @@ class Watch:
         self._hook = hook
         self._failure: Degradation | None = None
 
-    def stage1_finished(self, candidate_count: int, duration_ms: float) -> None:
-        """Send `Stage1Finished`."""
-        self._send(
-            Stage1Finished(
-                decision_id=self.decision_id,
-                candidate_count=candidate_count,
-                duration_ms=duration_ms,
-            )
-        )
-
     def gate_decided(self, gated: Gated) -> None:
-        """Send `GateDecided`, and `Tightened` if a cliff was searched for."""
-        self._send(
-            GateDecided(
-                decision_id=self.decision_id,
-                verdict=Verdict(gated.verdict),
-                reason=gated.reason,
-            )
-        )
+        """Send `gate_decided`, and `tightened` if a cliff was searched for."""
+        self.send("gate_decided", verdict=Verdict(gated.verdict), reason=gated.reason)
         if gated.cliff is not None:
-            self._send(
-                Tightened(
-                    decision_id=self.decision_id,
-                    tighten_applied=gated.cliff.skip_reason is None,
-                    tighten_effective_floor=gated.cliff.effective_floor,
-                    tighten_cliff_position=gated.cliff.cliff_position,
-                    tighten_dropped_count=len(gated.cliff.cut),
-                    tighten_skip_reason=gated.cliff.skip_reason,
-                )
+            self.send(
+                "tightened",
+                tighten_applied=gated.cliff.skip_reason is None,
+                tighten_effective_floor=gated.cliff.effective_floor,
+                tighten_cliff_position=gated.cliff.cliff_position,
+                tighten_dropped_count=len(gated.cliff.cut),
+                tighten_skip_reason=gated.cliff.skip_reason,
             )
-
-    def reranker_skipped(self, reranker: str, reason: str, duration_ms: float) -> None:
-        """Send `RerankerSkipped`."""
-        self._send(
-            RerankerSkipped(
-                decision_id=self.decision_id,
-                reranker=reranker,
-                reason=reason,
-                duration_ms=duration_ms,
-            )
-        )
-
-    def reranker_finished(self, reranker: str, pair_count: int, duration_ms: float) -> None:
-        """Send `RerankerFinished`."""
-        self._send(
-            RerankerFinished(
-                decision_id=self.decision_id,
-                reranker=reranker,
-                pair_count=pair_count,
-                duration_ms=duration_ms,
-            )
-        )
 
     def route_finished(self, query: str, result: RouteResult) -> RouteResult:
-        """Send `RouteFinished`; return the result with its id and any failure of the hook."""
+        """Send `route_finished`; return the result with its id and any failure of the hook."""
         result = replace(result, decision_id=self.decision_id)
-        self._send(
-            RouteFinished(
-                decision_id=self.decision_id,
-                query=query,
-                result=result,
-                duration_ms=result.timings["total"],
-            )
-        )
+        duration_ms = result.timings["total"]
+        self.send("route_finished", query=query, result=result, duration_ms=duration_ms)
         if self._failure is None:
             return result
         return replace(result, degraded=(*result.degraded, self._failure))
 
-    def _send(self, event: Event) -> None:
+    def send(self, step: Step, **attributes: Any) -> None:
+        """Send an event with these attributes, unless the hook has failed."""
         if self._failure is not None:
             return
         try:
-            self._hook.on_event(event)
+            self._hook.on_event(Event(step=step, decision_id=self.decision_id, **attributes))
         except Exception as error:  # telemetry must not change a decision
             self._failure = Degradation(
                 code="telemetry_failed", detail=f"{type(self._hook).__name__}: {first_line(error)}"

@@ -146,9 +146,7 @@ class JsonLinesLog:
             SourceError: `unwritable` if the file cannot be written; `not_a_log` if it holds
                 something else.
         """
-        from crossgate._telemetry.events import RouteFinished
-
-        if isinstance(event, RouteFinished):
+        if event.result is not None:
             _append(
                 self.path, _decision_values(event.decision_id, event.result, self._texts(event))
             )

@@ -18,13 +18,8 @@ from typing import Any
 
 from crossgate._core import __version__
 from crossgate._support.errors import ModelError
-from crossgate._telemetry.events import (
-    Event,
-    RerankerFinished,
-    RerankerSkipped,
-    RouteFinished,
-    Stage1Finished,
-)
+from crossgate._telemetry.events import Event
+from crossgate._values.results import RouteResult
 
 try:
     from opentelemetry import metrics, trace
@@ -90,30 +85,27 @@ class OpenTelemetryHook:
 
     def on_event(self, event: Event) -> None:
         """Record metrics for the event, and a span if it ends a decision."""
-        match event:
-            case Stage1Finished():
-                self._durations.record(event.duration_ms / 1000, {"crossgate.stage": "stage1"})
-            case RerankerFinished():
-                self._durations.record(
-                    event.duration_ms / 1000, {"crossgate.stage": event.reranker}
-                )
-                self._pairs.add(event.pair_count, {"crossgate.reranker": event.reranker})
-            case RerankerSkipped():
-                self._skipped.add(
-                    1, {"crossgate.reranker": event.reranker, "crossgate.reason": event.reason}
-                )
-            case RouteFinished():
-                self._finish(event)
+        seconds = (event.duration_ms or 0.0) / 1000
+        reranker, reason = event.reranker or "", event.reason or ""
+        match event.step:
+            case "stage1_finished":
+                self._durations.record(seconds, {"crossgate.stage": "stage1"})
+            case "reranker_finished":
+                self._durations.record(seconds, {"crossgate.stage": reranker})
+                self._pairs.add(event.pair_count or 0, {"crossgate.reranker": reranker})
+            case "reranker_skipped":
+                self._skipped.add(1, {"crossgate.reranker": reranker, "crossgate.reason": reason})
+        if event.result is not None:
+            self._finish(event, event.result, seconds)
 
-    def _finish(self, event: RouteFinished) -> None:
-        result = event.result
+    def _finish(self, event: Event, result: RouteResult, seconds: float) -> None:
         end = time_ns()
         name = "retrieval" if self._data_source_id is None else f"retrieval {self._data_source_id}"
         span = self._tracer.start_span(
             name,
             kind=trace.SpanKind.CLIENT,
-            start_time=end - round(event.duration_ms * 1_000_000),
-            attributes=self._attributes(event),
+            start_time=end - round(seconds * 1e9),
+            attributes=self._attributes(event, result),
         )
         span.end(end)
         self._decisions.add(
@@ -126,8 +118,7 @@ class OpenTelemetryHook:
             },
         )
 
-    def _attributes(self, event: RouteFinished) -> dict[str, Any]:
-        result = event.result
+    def _attributes(self, event: Event, result: RouteResult) -> dict[str, Any]:
         trace_, request = result.trace, result.trace["request"]
         providers = (hit.provider for hit in result.hits if hit.stage2_rank is not None)
         attributes = {
