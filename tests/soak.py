@@ -31,7 +31,6 @@ from churn import churn
 from conftest import LIBRARY, WordEmbedder, build
 from crossgate import Profile, Router, RouteResult
 from crossgate._decision import cascade
-from crossgate._reranking import shared_state as stage2
 from crossgate.rerankers import (
     CircuitBreaker,
     CohereReranker,
@@ -212,7 +211,6 @@ def soak(
         workers = [threading.Thread(target=thread) for _ in range(threads)]
         start = time.monotonic()
         sampler.start()
-        stage2.background().submit(noise.on_a_loop())
         for worker in workers:
             worker.start()
         asyncio.run(all_tasks())
@@ -226,7 +224,6 @@ def soak(
         )
         report.noise = [late for samples in noise.samples for _, late in samples]
         time.sleep(0.1)  # for the samplers and the last cancelled tasks
-        report.left["tasks"] = stage2.background().submit(_tasks()).result()
         report.left["trials"] = sum(breaker._trials_out for breaker in report.breakers)
         _until_closed(rerankers)
         shut_down()
@@ -303,10 +300,6 @@ def _malformed(result: RouteResult) -> list[str]:
     if bool(codes) == (providers <= {"voyage", "cohere"} and bool(providers)):
         wrong.append(f"{providers} after {codes}")
     return wrong
-
-
-async def _tasks() -> int:
-    return len(asyncio.all_tasks()) - 1
 
 
 def _until_closed(rerankers: Sequence[GuardedReranker]) -> None:

@@ -17,12 +17,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossgate import InputError, RerankerError, rerank
-from crossgate._reranking.decision_model import (
+from crossgate._reranking.generative import (
     checked_probabilities,
     log_ratio,
     shuffled,
 )
-from crossgate._reranking.remote import TransportError
+from crossgate._reranking.http import TransportError
 from crossgate.rerankers import (
     CircuitBreaker,
     Deadline,

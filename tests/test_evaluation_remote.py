@@ -19,7 +19,7 @@ from crossgate._core import AnyFits, Combine, RunnerUpRule, Stage1AnyFits
 from crossgate._evaluation.compare import REPORTS_SCHEMA, compare
 from crossgate._evaluation.stored_runs import decide, profile_of, write_run
 from crossgate._reranking.contract import LEAST_PAIRS
-from crossgate._reranking.remote import SWITCH
+from crossgate._reranking.http import SWITCH
 from crossgate.evaluation import (
     ALL_MODES,
     MODES,

@@ -26,7 +26,7 @@ from crossgate._pipelines.diversity import deduplicate
 from crossgate._pipelines.fusion import CrossEncoderFusion
 from crossgate._reranking import plugins
 from crossgate._reranking.chain import RerankerCall
-from crossgate._reranking.listwise import permutation
+from crossgate._reranking.generative import permutation
 from crossgate._reranking.remote import _batches
 from crossgate.rerankers import (
     CohereReranker,

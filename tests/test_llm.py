@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import logging
 import pickle
@@ -17,10 +16,8 @@ from chat_server import ChatServer
 from chat_server import passages_of as sent_to
 from conftest import refused
 from crossgate import CrossgateError, Reranker, rerank
-from crossgate._reranking.llm import LLMReranker
-from crossgate.rerankers import CircuitBreaker, Deadline, GuardedReranker, passages_of, shut_down
-
-pytest.importorskip("openai", reason="the extra `llm` is not installed")
+from crossgate._reranking.generative import LLMReranker
+from crossgate.rerankers import passages_of, shut_down
 
 KEY = "sk-secret-key"
 DOCUMENTS = ["blue hen", "a red hen", "the red fox"]
@@ -120,15 +117,12 @@ def test_answers_are_made_permutations(model: ChatServer, answer: str, order: li
 @pytest.mark.parametrize(
     ("body", "told"),
     [
-        (b"", "lacks choices"),
-        (b"\xff\x00garbage", "lacks choices"),
         (b"[]", "lacks choices"),
         (b'{"choices": []}', "lacks choices"),
         (b'{"choices": [{"message": {"content": null}}]}', "lacks choices"),
         (b'{"choices": [{"message": {"content": ""}}]}', "names no passage"),
         (b'{"choices": [{"message": {"content": "I would rather not."}}]}', "names no passage"),
-        (b"[" * 100_000, "lacks choices"),
-        (b" " * 5_000_000, "exceeds 4,194,304 bytes"),
+        (b"[" * 100_000, "not JSON"),
     ],
 )
 def test_malformed_answers_fail(model: ChatServer, body: bytes, told: str) -> None:
@@ -140,18 +134,11 @@ def test_malformed_answers_fail(model: ChatServer, body: bytes, told: str) -> No
     assert told in result.degraded[1].detail
 
 
-def test_compressed_answer_is_read_up_to_the_limit(model: ChatServer) -> None:
-    model.headers["Content-Encoding"] = "gzip"
-    model.body = gzip.compress(b" " * (1 << 26), compresslevel=1)
-    message = refused("api_error", asked(model).score, "red fox", PASSAGES)
-    assert "exceeds 4,194,304 bytes" in message
-
-
 def test_answer_that_cannot_be_decoded_is_not_requested_again(model: ChatServer) -> None:
     model.headers["Content-Encoding"] = "gzip"
     model.body = b"not gzip"
     message = refused("api_error", asked(model).score, "red fox", PASSAGES)
-    assert "the request failed" in message
+    assert "cannot be decompressed" in message
     assert len(model.requests) == 1
 
 
@@ -160,24 +147,6 @@ def test_answer_that_breaks_off_is_requested_again(model: ChatServer) -> None:
     scores = asked(model).score("red fox", PASSAGES).complete()
     assert [score.score for score in scores] == sorted(score.score for score in scores)
     assert len(model.requests) == 2
-    model.broken = 2
-    message = refused("api_error", asked(model).score, "red fox", PASSAGES)
-    assert "the connection failed or was interrupted (sent 2 times)" in message
-
-
-@pytest.mark.parametrize(("status", "times"), [(400, 1), (401, 1), (404, 1), (429, 2), (500, 2)])
-def test_refusals(model: ChatServer, status: int, times: int) -> None:
-    model.status = status
-    message = refused("api_error", asked(model).score, "red fox", PASSAGES)
-    assert f"HTTP {status}" in message
-    assert KEY not in message
-    assert len(model.requests) == times
-
-
-def test_a_long_pause_is_not_waited_for(model: ChatServer) -> None:
-    model.status, model.headers = 429, {"Retry-After": "3600"}
-    refused("api_error", asked(model).score, "red fox", PASSAGES)
-    assert len(model.requests) == 1
 
 
 def test_a_slow_model_is_given_up(model: ChatServer) -> None:
@@ -186,28 +155,6 @@ def test_a_slow_model_is_given_up(model: ChatServer) -> None:
     waited = re.search(r"no answer within (\d+) ms", message)
     assert waited is not None
     assert int(waited[1]) <= 200  # the time left when the request is sent
-
-
-def test_a_budget_that_is_too_small_is_not_spent(model: ChatServer) -> None:
-    call = GuardedReranker(asked(model)).score
-    refused("budget", call, "red fox", PASSAGES, deadline=Deadline(10))
-    assert model.requests == []
-
-
-def test_a_model_that_fails_is_left_alone(model: ChatServer) -> None:
-    model.status = 500
-    reranker = GuardedReranker(asked(model, attempts=1), breaker=CircuitBreaker())
-    for _ in range(3):
-        refused("api_error", reranker.score, "red fox", PASSAGES)
-    refused("circuit_breaker", reranker.score, "red fox", PASSAGES)
-    assert len(model.requests) == 3
-
-
-def test_no_server_listens() -> None:
-    with ChatServer() as model:
-        url = model.url
-    reranker = LLMReranker("tiny", base_url=url, api_key=KEY, attempts=1)
-    assert "connection" in refused("api_error", reranker.score, "red fox", PASSAGES)
 
 
 # Secrets
@@ -233,7 +180,7 @@ def test_a_key_from_the_environment_stays_with_the_default_address(
     monkeypatch.setenv("OPENAI_BASE_URL", model.url)
     LLMReranker("tiny").score("red fox", PASSAGES)
     LLMReranker("tiny", base_url=model.url).score("red fox", PASSAGES)
-    assert model.authorizations == [f"Bearer {KEY}", "Bearer none"]
+    assert model.authorizations == [f"Bearer {KEY}", None]
 
 
 def test_no_key(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,19 +83,18 @@ def endpoint(request: pytest.FixtureRequest, stranger: Server) -> Iterator[Serve
 
 @pytest.mark.filterwarnings("ignore:The 'warn' method is deprecated")
 @pytest.mark.parametrize(
-    ("package", "make"),
+    "make",
     [
-        ("httpx2", VoyageReranker),
-        ("openai", lambda **options: LLMReranker("tiny", **options)),
-        ("httpx2", CohereReranker),
-        ("httpx2", JinaReranker),
+        VoyageReranker,
+        lambda **options: LLMReranker("tiny", **options),
+        CohereReranker,
+        JinaReranker,
     ],
     ids=["voyage", "llm", "cohere", "jina"],
 )
 def test_no_tier_follows_a_redirect(
-    package: str, make: Callable[..., Reranker], endpoint: Server, stranger: Server
+    make: Callable[..., Reranker], endpoint: Server, stranger: Server
 ) -> None:
-    pytest.importorskip(package)
     options: dict[str, Any] = {"base_url": endpoint.url, "api_key": "secret-key", "attempts": 1}
     tier = GuardedReranker(make(**options), breaker=CircuitBreaker())
     with pytest.raises(Exception, match="redirects are not followed") as caught:

@@ -96,19 +96,19 @@ def _host(endpoint: str) -> str:
 
 
 def _reranker(tier: Tier) -> Check:
-    from crossgate._reranking import remote
+    from crossgate._reranking import http
 
     what = tier.name
     about = f"{tier.method}, {tier.cost}".replace("`", "")
     if not tier.variables:
         return _check(what, "ok", about)
-    if remote.switched_off():
-        switch = f"{remote.SWITCH}={os.environ[remote.SWITCH].strip()}"
+    if http.switched_off():
+        switch = f"{http.SWITCH}={os.environ[http.SWITCH].strip()}"
         return _check(
             what,
             "off",
             f"{switch} switches remote rerankers off",
-            f"unset {remote.SWITCH} to switch them on",
+            f"unset {http.SWITCH} to switch them on",
         )
     variable = next((name for name in tier.variables if os.environ.get(name, "").strip()), None)
     if variable is None:

@@ -202,9 +202,9 @@ def _remote(options: argparse.Namespace, modes: Sequence[Mode]) -> Reranker | No
             environment switches remote rerankers off.
         RerankerError: `no_key`.
     """
-    from crossgate._reranking.decision_model import DecisionReranker
-    from crossgate._reranking.hosted_rerankers import HOSTED
-    from crossgate._reranking.remote import SWITCH, switched_off
+    from crossgate._reranking.generative import DecisionReranker
+    from crossgate._reranking.http import SWITCH, switched_off
+    from crossgate._reranking.remote import HOSTED
     from crossgate.evaluation import is_run
 
     # A stored run holds the reranker's scores.

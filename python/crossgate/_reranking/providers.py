@@ -2,7 +2,7 @@
 
 The library, the command line, `crossgate doctor` and docs/rerankers.md read this module. To add a
 provider whose interface is a JSON request with a query and documents, add it to `PROVIDERS`, and
-its class to `hosted_rerankers`.
+its class to `remote`.
 """
 
 from __future__ import annotations
@@ -168,8 +168,8 @@ TIERS: tuple[Tier, ...] = (
         method="language model, windows of 20",
         cost="seconds per window, paid or local",
         sends="OpenAI or your server",
-        package="openai",
-        extra="llm",
+        package="httpx2",
+        extra="remote",
         variables=("OPENAI_API_KEY",),
     ),
     Tier(

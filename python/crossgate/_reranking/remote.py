@@ -5,26 +5,31 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import math
-import os
 import random
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Protocol, TypeVar, runtime_checkable
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 from crossgate._reranking import tokens
 from crossgate._reranking.contract import LEAST_PAIRS, NO_DEADLINE, Deadline, PairScore, Scores
-from crossgate._reranking.providers import RequestLimits
-from crossgate._reranking.shared_state import background
+from crossgate._reranking.http import (
+    CONCURRENCY,
+    ApiKey,
+    Exchange,
+    HttpTransport,
+    NoConnection,
+    TransportError,
+    no_answer,
+    require_key,
+    switched_off,
+)
+from crossgate._reranking.providers import PROVIDERS, Provider, RequestLimits
+from crossgate._runtime.threads import run_on_thread
 from crossgate._support.checks import check_count, check_number, check_text
 from crossgate._support.errors import InputError, ModelError, RerankerError
-from crossgate._support.wording import counted, share_of, type_of
+from crossgate._support.wording import counted, share_of
 from crossgate._values.results import Degradation, Passage
-
-Result = TypeVar("Result")
-
-# If "0", "false", "no" or "off", `from_environment` of every remote reranker returns None.
-SWITCH = "CROSSGATE_REMOTE"
 
 # Pools of more than `_ONE_BATCH` passages are sent in batches of `_BATCH`.
 _ONE_BATCH = 80
@@ -33,115 +38,26 @@ _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 2.0
 # No provider answers faster, so a request with less time left would only count as a failure.
 _LEAST_SECONDS = 0.005
-# The event loop enforces the deadline first; this margin applies if the loop gets no CPU time.
+# A request ends by its own timeouts first; this margin applies to a server that sends its headers
+# byte by byte, and to a machine without free CPU time.
 _GRACE = 0.02
-
-
-class TransportError(Exception):
-    """A request that did not return scores.
-
-    The message reaches users and logs. Never quote a server or a library in it: their text may
-    contain the key.
-
-    Attributes:
-        retryable: Whether the same request may succeed a moment later.
-        retry_after: Seconds to wait, as requested by the endpoint, or 0.
-    """
-
-    def __init__(self, message: str, *, retryable: bool = False, retry_after: float = 0.0) -> None:
-        super().__init__(message)
-        self.retryable = retryable
-        self.retry_after = retry_after
 
 
 @runtime_checkable
 class Transport(Protocol):
-    """Sends one request to a provider; implement it for tests or for another provider.
+    """Sends one request to a provider; implement it for tests or for another provider."""
 
-    An optional method `prepare()` is called on a thread before the first request, for imports and
-    other work that would block the event loop.
-    """
-
-    async def __call__(
+    def __call__(
         self, query: str, documents: Sequence[str], *, timeout: float
     ) -> Sequence[tuple[int, float]]:
         """Return one pair of position in `documents` and score for each document, in any order.
 
-        Runs on the event loop that all remote calls share, and is cancelled after `timeout`
-        seconds. The result is checked: every position once, every score finite.
+        Runs on a thread, also for `ascore`. The result is checked: every position once, every score
+        finite. After `timeout` seconds the caller stops waiting.
 
         Raises:
             TransportError: If the request fails. Other exceptions count as not retryable.
         """
-
-
-class ApiKey:
-    """An API key that does not appear in `repr`, `vars`, pickles or errors.
-
-    Args:
-        value: The key, or None to read it from the environment.
-        variables: Environment variables to read, in order of precedence.
-    """
-
-    __slots__ = ("_reveal", "_variables")
-
-    def __init__(self, value: str | None, variables: tuple[str, ...]) -> None:
-        if value is not None and not isinstance(value, str):
-            # The message leaves the value out, which may be a secret.
-            raise InputError("out_of_range", f"the key must be a string, not {type_of(value)}")
-        key = value or next(
-            (os.environ[variable] for variable in variables if os.environ.get(variable)), ""
-        )
-        key = key.strip()
-        self._reveal: Callable[[], str] = lambda: key
-        self._variables = variables
-
-    def reveal(self) -> str:
-        """Return the key, or an empty string."""
-        return self._reveal()
-
-    @property
-    def is_sendable(self) -> bool:
-        """Whether a header can contain the key; HTTP libraries log keys that cannot be sent."""
-        key = self._reveal()
-        return key.isascii() and key.isprintable() and " " not in key
-
-    def __bool__(self) -> bool:
-        return bool(self._reveal())
-
-    def __repr__(self) -> str:
-        return f"<ApiKey {'hidden' if self else 'missing'}>"
-
-    def __reduce__(self) -> tuple[type[ApiKey], tuple[None, tuple[str, ...]]]:
-        """Pickle only the variable names: another process reads its own environment."""
-        return ApiKey, (None, self._variables)
-
-
-def require_key(provider: str, value: str | None, variables: tuple[str, ...]) -> ApiKey:
-    """Return a provider's API key.
-
-    Raises:
-        RerankerError: `no_key` if the key is missing, or contains characters no header can hold.
-    """
-    key = ApiKey(value, variables)
-    if not key:
-        raise RerankerError(
-            "no_key",
-            f"no API key for {provider}: set {variables[0]}, pass api_key, or use "
-            "from_environment, which returns None without a key",
-        )
-    if not key.is_sendable:
-        raise RerankerError(
-            "no_key",
-            f"the API key for {provider} contains characters that no header can hold: copy it "
-            "again, without line breaks",
-        )
-    return key
-
-
-def switched_off() -> bool:
-    """Return whether the environment switches remote rerankers off."""
-    return os.environ.get(SWITCH, "").strip().lower() in ("0", "false", "no", "off")
 
 
 class RemoteReranker:
@@ -155,15 +71,13 @@ class RemoteReranker:
         transport: Sends a request.
         name: Provider name of the hits that it scores.
         identity: Provider and model, for profiles.
-        endpoint: Address of the provider. Rerankers of one endpoint share a circuit breaker and
-            the limit of concurrent requests.
+        endpoint: Address of the provider. Rerankers of one endpoint share a circuit breaker.
         limits: Largest request; None to send queries and documents uncut.
         timeout: Maximum seconds of a call, if the deadline does not leave less.
         attempts: Maximum number of times that a request is sent.
-        concurrency: Maximum number of concurrent requests, over all callers of the endpoint.
 
     Raises:
-        InputError: `out_of_range` if timeout, attempts or concurrency is not above 0.
+        InputError: `out_of_range` if timeout or attempts is not above 0.
     """
 
     ms_per_pair = 25.0
@@ -179,11 +93,9 @@ class RemoteReranker:
         limits: RequestLimits | None = None,
         timeout: float = 10.0,
         attempts: int = 3,
-        concurrency: int = 8,
     ) -> None:
         check_number("timeout", timeout, 0, above=True)
         check_count("attempts", attempts)
-        check_count("concurrency", concurrency)
         check_text("the address", endpoint)
         self.name = name
         self.identity = identity
@@ -192,8 +104,6 @@ class RemoteReranker:
         self._transport = transport
         self._limits = limits
         self._attempts = attempts
-        self._concurrency = concurrency
-        self._ready = False
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.identity}>"
@@ -209,20 +119,23 @@ class RemoteReranker:
         """
         if not passages:
             return Scores()
-        seconds, wire = self._seconds(deadline), _Wire()
-        answer = self._answer(query, passages, time.monotonic() + seconds, wire)
-        try:
-            return background().run(answer, seconds + _GRACE)
-        except concurrent.futures.TimeoutError:
-            pass
-        except concurrent.futures.CancelledError:
-            raise self._shut_down() from None
-        raise self._late(seconds, wire)
+        call = _Call(self._seconds(deadline), self._attempts, self.name)
+        texts, cut, batches = self._prepared(query, passages)
+        futures = [
+            run_on_thread(partial(self._batch, query, [texts[n] for n in batch], call), self.name)
+            for batch in batches
+        ]
+        concurrent.futures.wait(futures, call.left + _GRACE)
+        answers = [
+            (future.exception() or future.result()) if future.done() else call.late()
+            for future in futures
+        ]
+        return self._merged(batches, answers, cut)
 
     async def ascore(
         self, query: str, passages: Sequence[Passage], *, deadline: Deadline = NO_DEADLINE
     ) -> Scores:
-        """Like `score`; cancellation cancels the requests.
+        """Like `score`, on an event loop; cancellation ends the requests.
 
         Raises:
             RerankerError: As `score` does.
@@ -230,43 +143,97 @@ class RemoteReranker:
         """
         if not passages:
             return Scores()
-        seconds, wire = self._seconds(deadline), _Wire()
-        answer = self._answer(query, passages, time.monotonic() + seconds, wire)
-        future = background().submit(answer)
+        call = _Call(self._seconds(deadline), self._attempts, self.name)
         try:
-            async with asyncio.timeout(seconds + _GRACE):
-                return await asyncio.wrap_future(future)
+            async with asyncio.timeout(call.left):
+                # Imports, certificates and counting tokens would block the event loop.
+                texts, cut, batches = await asyncio.to_thread(self._prepared, query, passages)
         except TimeoutError:
-            pass
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
-                raise
-            raise self._shut_down() from None
-        finally:
-            future.cancel()
-        raise self._late(seconds, wire)
+            problem = call.late()
+        else:
+            answers = await asyncio.gather(
+                *(self._abatch(query, [texts[n] for n in batch], call) for batch in batches),
+                return_exceptions=True,
+            )
+            return self._merged(batches, answers, cut)
+        raise problem
 
     def _seconds(self, deadline: Deadline) -> float:
         left = deadline.left
         return self.timeout if left is None else min(self.timeout, left)
 
-    async def _answer(
-        self, query: str, passages: Sequence[Passage], end: float, wire: _Wire
+    def _prepared(
+        self, query: str, passages: Sequence[Passage]
+    ) -> tuple[list[str], list[bool], list[list[int]]]:
+        """Return the texts to send, whether each was cut, and the positions of each batch."""
+        if isinstance(self._transport, HttpTransport):
+            self._transport.prepare()
+        texts, cut, size = self._cut(query, [passage.text for passage in passages])
+        return texts, cut, self._split(len(texts), size)
+
+    def _cut(
+        self, query: str, documents: Sequence[str]
+    ) -> tuple[list[str], list[bool], int | None]:
+        """Return the texts to send, whether each was cut, and the documents per request."""
+        limits = self._limits
+        if limits is None:
+            return list(documents), [False] * len(documents), None
+        size = tokens.count(query, limits.query_tokens)
+        if size > limits.query_tokens:
+            raise InputError(
+                "query_too_long",
+                f"the query has {counted(len(query), 'character')}, and {self.name} reads at "
+                f"most {counted(limits.query_tokens, 'token')}: pass only the part that states "
+                "the request",
+            )
+        pairs = [tokens.cut(document, limits.document_tokens) for document in documents]
+        return [text for text, _ in pairs], [cut for _, cut in pairs], limits.batch(size)
+
+    def _split(self, documents: int, most: int | None) -> list[list[int]]:
+        """Return the positions of each batch; a subclass may send all documents at once."""
+        return _batches(documents, most)
+
+    def _batch(self, query: str, documents: Sequence[str], call: _Call) -> list[float]:
+        """Send one batch, retry temporary failures, and return one score per document."""
+        tries = _Tries(call)
+        while True:
+            timeout = tries.begin()
+            try:
+                return checked(self._transport(query, documents, timeout=timeout), len(documents))
+            except ModelError:
+                raise  # a missing library is not a failure of the endpoint
+            except Exception as error:
+                problem = _problem_of(error)
+            time.sleep(tries.pause_after(problem))
+
+    async def _abatch(self, query: str, documents: Sequence[str], call: _Call) -> list[float]:
+        """Like `_batch`, on an event loop."""
+        tries = _Tries(call)
+        while True:
+            timeout = tries.begin()
+            try:
+                async with asyncio.timeout(timeout):
+                    if isinstance(self._transport, HttpTransport):
+                        answer = await self._transport.acall(query, documents, timeout=timeout)
+                    else:
+                        send = partial(self._transport, query, documents, timeout=timeout)
+                        answer = await asyncio.wrap_future(run_on_thread(send, self.name))
+                return checked(answer, len(documents))
+            except ModelError:
+                raise
+            except TimeoutError:
+                problem = no_answer(timeout)
+            except Exception as error:
+                problem = _problem_of(error)
+            await asyncio.sleep(tries.pause_after(problem))
+
+    def _merged(
+        self,
+        batches: Sequence[Sequence[int]],
+        answers: Sequence[list[float] | BaseException],
+        cut: Sequence[bool],
     ) -> Scores:
-        """Send the request, and retry until `time.monotonic` reaches `end`."""
-        until = asyncio.get_running_loop().time() + end - time.monotonic()
-        await self._prepare_transport(until)
-        texts, cut, size = await self._cut(query, [passage.text for passage in passages], until)
-        batches = self._split(len(texts), size)
-        answers = await asyncio.gather(
-            *(
-                self._batch(query, [texts[position] for position in batch], until, wire)
-                for batch in batches
-            ),
-            return_exceptions=True,
-        )
-        pairs: list[PairScore | None] = [None] * len(texts)
+        pairs: list[PairScore | None] = [None] * len(cut)
         errors: list[RerankerError] = []
         for batch, answer in zip(batches, answers, strict=True):
             if isinstance(answer, RerankerError):
@@ -281,118 +248,84 @@ class RemoteReranker:
         scored = len(pairs) - pairs.count(None)
         if scored < LEAST_PAIRS:
             raise next((error for error in errors if error.code == "api_error"), errors[0])
-        detail = f"only {share_of(scored, len(texts), 'passage')} got a score: {errors[0]}"
+        detail = f"only {share_of(scored, len(pairs), 'passage')} got a score: {errors[0]}"
         return Scores(pairs, Degradation(code="partial_scores", detail=detail))
 
-    def _split(self, documents: int, most: int | None) -> list[list[int]]:
-        """Return the positions of each batch; a subclass may send all documents at once."""
-        return _batches(documents, most)
 
-    async def _prepare_transport(self, until: float) -> None:
-        prepare = getattr(self._transport, "prepare", None)
-        if prepare is not None and not self._ready:
-            await self._in_thread(prepare, until, "preparing the first request")
-            self._ready = True
+class _Call:
+    """Time and progress of one call.
 
-    async def _cut(
-        self, query: str, documents: Sequence[str], until: float
-    ) -> tuple[list[str], list[bool], int | None]:
-        """Return the texts to send, whether each was cut, and the documents per request."""
-        limits = self._limits
-        if limits is None:
-            return list(documents), [False] * len(documents), None
-
-        def prepare() -> tuple[list[str], list[bool], int | None]:
-            asked = tokens.count(query, limits.query_tokens)
-            if asked > limits.query_tokens:
-                raise InputError(
-                    "query_too_long",
-                    f"the query has {counted(len(query), 'character')}, and {self.name} reads at "
-                    f"most {counted(limits.query_tokens, 'token')}: pass only the part that states "
-                    "the request",
-                )
-            pairs = [tokens.cut(document, limits.document_tokens) for document in documents]
-            return [text for text, _ in pairs], [cut for _, cut in pairs], limits.batch(asked)
-
-        longest = max([len(query) * 2, *map(len, documents)])
-        if longest * 4 <= limits.document_tokens:  # UTF-8 has at most four bytes per character
-            return prepare()
-        # Counting tokens takes long enough to delay other calls.
-        return await self._in_thread(prepare, until, "cutting long documents")
-
-    async def _in_thread(self, work: Callable[[], Result], until: float, what: str) -> Result:
-        """Run work on a thread that would block the event loop, before anything is sent."""
-        try:
-            async with asyncio.timeout_at(until):
-                return await asyncio.to_thread(work)
-        except TimeoutError:
-            pass
-        raise RerankerError("budget", f"{self.name}: {what} used up the time")
-
-    async def _batch(
-        self, query: str, documents: Sequence[str], until: float, wire: _Wire
-    ) -> list[float]:
-        """Send one batch, retry temporary failures, and return one score per document."""
-        loop = asyncio.get_running_loop()
-        limit = background().limit(self.endpoint, self._concurrency)
-        started = loop.time()
-        had = 0.0
-        attempt = 0
-        while True:
-            attempt += 1
-            problem: TransportError | None = TransportError(
-                f"no answer within {(until - started) * 1000:.0f} ms"
-            )
-            try:
-                async with asyncio.timeout_at(until), limit:
-                    left = until - loop.time()
-                    if left < _LEAST_SECONDS:  # it waited too long for a free connection
-                        raise TimeoutError
-                    had = left
-                    wire.had = max(wire.had, left)
-                    results = await self._transport(query, documents, timeout=left)
-                return checked(results, len(documents))
-            except TimeoutError:  # final, since no time is left
-                # If most of the time went into waiting for a connection, the endpoint did not fail.
-                if attempt == 1 and had < (until - started) / 2:
-                    problem = None
-            except TransportError as error:
-                problem = TransportError(
-                    str(error), retryable=error.retryable, retry_after=error.retry_after
-                )
-            except ModelError:
-                raise  # a missing library is not a failure of the endpoint
-            except Exception as error:  # its text may contain the key
-                problem = TransportError(f"the transport raised {type(error).__name__}")
-            if problem is None:
-                raise self._not_sent()
-            pause = max(_pause(attempt), problem.retry_after)
-            if not problem.retryable or attempt >= self._attempts or loop.time() + pause >= until:
-                tried = f" (sent {counted(attempt, 'time')})" if attempt > 1 else ""
-                raise RerankerError("api_error", f"{self.name}: {problem}{tried}")
-            await asyncio.sleep(pause)
-
-    def _late(self, seconds: float, wire: _Wire) -> RerankerError:
-        if wire.had < seconds / 2:
-            return self._not_sent()
-        return RerankerError("api_error", f"{self.name}: no answer within {seconds * 1000:.0f} ms")
-
-    def _shut_down(self) -> RerankerError:
-        return RerankerError("api_error", f"{self.name} was shut down during the call")
-
-    def _not_sent(self) -> RerankerError:
-        return RerankerError("budget", f"{self.name}: no connection was free in time")
-
-
-@dataclass(slots=True)
-class _Wire:
-    """Progress of the requests of one call, read when the call times out.
-
-    Attributes:
-        had: Most seconds that any request had left when it was sent; 0 if none was sent.
+    Args:
+        seconds: Seconds until the call must end.
+        attempts: Maximum number of times that a request is sent.
+        name: Name of the reranker, for errors.
     """
 
-    had: float = 0.0
+    def __init__(self, seconds: float, attempts: int, name: str) -> None:
+        self.seconds = seconds
+        self.attempts = attempts
+        self.name = name
+        self.is_sent = False
+        self._end = time.monotonic() + seconds
+
+    @property
+    def left(self) -> float:
+        """Seconds left, at least 0."""
+        return max(0.0, self._end - time.monotonic())
+
+    def late(self) -> RerankerError:
+        """Return the error of a call that is out of time."""
+        if not self.is_sent:
+            return RerankerError("budget", f"{self.name}: the time was used up before a request")
+        return self.failed(no_answer(self.seconds))
+
+    def failed(self, problem: object) -> RerankerError:
+        """Return the error for a failure of the endpoint."""
+        return RerankerError("api_error", f"{self.name}: {problem}")
+
+
+class _Tries:
+    """The attempts to send one batch."""
+
+    def __init__(self, call: _Call) -> None:
+        self._call = call
+        self._number = 0
+
+    def begin(self) -> float:
+        """Return the seconds for the next attempt.
+
+        Raises:
+            RerankerError: If no time is left.
+        """
+        left = self._call.left
+        if left < _LEAST_SECONDS:
+            raise self._call.late()
+        self._number += 1
+        self._call.is_sent = True
+        return left
+
+    def pause_after(self, problem: TransportError) -> float:
+        """Return the seconds until the next attempt.
+
+        Raises:
+            RerankerError: `api_error` if there is none, `budget` if the request was not sent.
+        """
+        if isinstance(problem, NoConnection):
+            raise RerankerError("budget", f"{self._call.name}: {problem}")
+        pause = max(_pause(self._number), problem.retry_after)
+        last = self._number >= self._call.attempts
+        if not problem.retryable or last or pause >= self._call.left:
+            sent = f" (sent {counted(self._number, 'time')})" if self._number > 1 else ""
+            raise self._call.failed(f"{problem}{sent}")
+        return pause
+
+
+def _problem_of(error: Exception) -> TransportError:
+    """Return a transport's error, or fixed words for one whose text may contain the key."""
+    if not isinstance(error, TransportError):
+        return TransportError(f"the transport raised {type(error).__name__}")
+    # Without the traceback, whose frames contain the request.
+    return error.with_traceback(None)
 
 
 def checked(results: object, documents: int) -> list[float]:
@@ -442,3 +375,110 @@ def _batches(documents: int, most: int | None) -> list[list[int]]:
 def _pause(attempt: int) -> float:
     """Full jitter: Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015."""
     return random.uniform(0, min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (attempt - 1)))  # noqa: S311
+
+
+class _RerankTransport(HttpTransport):
+    """Posts a query and documents, and reads a list of `index` and `relevance_score`."""
+
+    def __init__(self, url: str, key: ApiKey, concurrency: int, model: str, kind: Provider) -> None:
+        super().__init__(url, key, concurrency)
+        self._fields = {"model": model, **kind.fields}
+        self._results = kind.results
+
+    def exchange(self, query: str, documents: Sequence[str]) -> Exchange:
+        """Send one request, and return position and score of each result."""
+        answer = yield {**self._fields, "query": query, "documents": list(documents)}
+        try:
+            rows = answer[self._results]
+            return [(row["index"], row["relevance_score"]) for row in rows]
+        except (TypeError, KeyError):
+            pass
+        raise TransportError(f"the answer lacks {self._results} with index and relevance_score")
+
+
+class HostedReranker(RemoteReranker):
+    """A reranker of a provider in `PROVIDERS`.
+
+    Args:
+        model: Name of the model; None for the provider's default.
+        api_key: The API key; by default from the environment.
+        base_url: Address of the interface; by default the provider's.
+        concurrency: Maximum number of requests at once to the address, over all threads, and again
+            over each event loop.
+        options: As for `RemoteReranker`.
+
+    Raises:
+        RerankerError: `no_key` without an API key.
+    """
+
+    provider: ClassVar[Provider]
+
+    def __init__(
+        self,
+        model: str | None = None,
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        concurrency: int = CONCURRENCY,
+        **options: Any,
+    ) -> None:
+        provider = self.provider
+        model = provider.model if model is None else model
+        check_text("the model", model)
+        check_count("concurrency", concurrency)
+        key = require_key(provider.title, api_key, provider.variables)
+        url = provider.url_for(key.reveal()) if base_url is None else base_url
+        check_text("base_url", url)
+        super().__init__(
+            _RerankTransport(url.rstrip("/") + provider.path, key, concurrency, model, provider),
+            name=provider.name,
+            identity=f"{provider.name}/{model}",
+            endpoint=url,
+            **{"limits": provider.limits, **options},
+        )
+
+    @classmethod
+    def from_environment(cls, model: str | None = None, **options: Any) -> Self | None:
+        """Return a reranker, or None without a key in the environment or if CROSSGATE_REMOTE=0."""
+        if switched_off() or not ApiKey(None, cls.provider.variables):
+            return None
+        return cls(model, **options)
+
+
+class VoyageReranker(HostedReranker):
+    """Voyage's rerankers: `rerank-2.5`, or the cheaper `rerank-2.5-lite`.
+
+    The key is read from `VOYAGE_API_KEY`. Further arguments: `base_url`, and those of
+    `RemoteReranker`.
+    """
+
+    provider = PROVIDERS["voyage"]
+
+
+class CohereReranker(HostedReranker):
+    """Cohere's rerankers: `rerank-v4.0-pro`, or the faster `rerank-v4.0-fast`.
+
+    The key is read from `COHERE_API_KEY` or `CO_API_KEY`. Further arguments: `base_url`,
+    and those of `RemoteReranker`.
+    """
+
+    provider = PROVIDERS["cohere"]
+
+
+class JinaReranker(HostedReranker):
+    """Jina's rerankers.
+
+    The default model scores each pair independently. `jina-reranker-v3` reads the documents of a
+    request together, so scores of two batches are not comparable: pass at most 80 documents.
+
+    The key is read from `JINA_API_KEY`. Further arguments: `base_url`, and those of
+    `RemoteReranker`.
+    """
+
+    provider = PROVIDERS["jina"]
+
+
+HOSTED: dict[str, type[HostedReranker]] = {
+    kind.provider.name: kind for kind in (VoyageReranker, CohereReranker, JinaReranker)
+}
+"""Classes of hosted rerankers by the provider's name."""

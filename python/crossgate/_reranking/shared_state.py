@@ -15,12 +15,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from crossgate._support.checks import check_count, check_number
 
 if TYPE_CHECKING:
-    from crossgate._reranking.background import Background
     from crossgate._reranking.contract import Reranker
 
 # Calls with fewer pairs move the estimate less: round-trip time dominates them.
@@ -305,8 +304,15 @@ breakers: dict[RerankerKey, CircuitBreaker] = {}
 latencies: dict[RerankerKey, LatencyEstimate] = {}
 
 _lock = threading.Lock()
-_background: Background | None = None
-_lost: list[Background] = []
+_clients: dict[str, Client] = {}
+_lost: list[dict[str, Client]] = []
+
+
+class Client(Protocol):
+    """Holds the connections to an address."""
+
+    def close(self) -> None:
+        """Close all connections."""
 
 
 def endpoints() -> dict[str, CircuitBreaker]:
@@ -314,39 +320,34 @@ def endpoints() -> dict[str, CircuitBreaker]:
     return {key: breaker for key, breaker in list(breakers.items()) if isinstance(key, str)}
 
 
-def background() -> Background:
-    """Return the process's background event loop, and start it on first use."""
-    global _background
-    # Imports asyncio, which purely local use never needs.
-    from crossgate._reranking.background import Background
-
+def client(address: str, make: Callable[[], Client]) -> Any:
+    """Return the client of an address that all threads share, and create it on first use."""
     with _lock:
-        if _background is None:
-            _background = Background()
-        return _background
+        if address not in _clients:
+            _clients[address] = make()
+        return _clients[address]
 
 
 def shut_down() -> None:
-    """Close all remote connections and stop the background thread.
+    """Close the connections that threads share; the next remote call opens new ones.
 
-    The next remote call starts a new one. The process calls this at exit.
+    The process calls this at exit. An event loop closes its own connections when it ends.
     """
-    global _background
     with _lock:
-        ended, _background = _background, None
-    if ended is not None:
-        ended.close()
+        ended = list(_clients.values())
+        _clients.clear()
+    for each in ended:
+        each.close()
 
 
 def _after_fork() -> None:
-    # Another thread of the parent may have held a lock. The background thread and its connections
-    # belong to the parent: `_lost` keeps them from the garbage collector, which would close them.
-    # A circuit breaker detects the new process itself.
-    global _lock, load_lock, _background
+    # Another thread of the parent may have held a lock. The connections belong to the parent:
+    # `_lost` keeps them from the garbage collector, which would close them. A circuit breaker
+    # detects the new process itself.
+    global _lock, load_lock, _clients
     _lock, load_lock = threading.Lock(), threading.RLock()
-    if _background is not None:
-        _lost.append(_background)
-        _background = None
+    _lost.append(_clients)
+    _clients = {}
 
 
 if hasattr(os, "register_at_fork"):
