@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,15 +15,9 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from conftest import WordEmbedder
 from crossgate import Document, Index, InputError
 from crossgate._cli import run as run_command
-from crossgate._lint.hubs import hubs
-from crossgate._lint.inputs import LintedLibrary
-from crossgate._lint.locations import Places
-from crossgate._lint.names import DocumentNames
-from crossgate._lint.rarity import LibraryTerms
-from crossgate._lint.self_retrieval import SentenceResult
-from crossgate._lint.sentences import Sentence, own_sentences
-from crossgate._lint.shadows import shadows
-from crossgate._lint.unfindable import unfindable
+from crossgate._lint.library import DocumentNames, LibraryTerms, Places
+from crossgate._lint.rules import hubs, shadows, unfindable
+from crossgate._lint.sentences import LintedLibrary, Sentence, SentenceResult, own_sentences
 from crossgate._sources.reading import read_sources
 from crossgate.lint import Finding, LintReport, lint
 
@@ -203,10 +196,10 @@ def test_a_document_not_found_by_its_own_sentences_is_reported(
 ) -> None:
     library = answered({"lost": places}, head=2)
     assert [item.id for item in unfindable(library)] == ["lost"] * expected
-    assert list(unfindable(library, known={"lost"})) == []
+    assert list(unfindable(library, shadowed={"lost"})) == []
 
 
-# Confusions and exclusions.
+# Confusions.
 
 
 def test_documents_that_take_labelled_prompts_are_reported() -> None:
@@ -245,75 +238,6 @@ def test_the_command_reads_labels(tmp_path: Path, capsys: pytest.CaptureFixture[
     values = json.loads(capsys.readouterr().out)
     assert [item["code"] for item in values["findings"]] == ["confusion"]
     assert command(folder, "--labels", str(tmp_path / "missing.jsonl")) == 2
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("Knit socks from charts and patterns of all sizes. Do not use for jumpers.", False),
-        ("Knit socks. Do not use for jumpers and scarves.", True),  # too little would remain
-    ],
-)
-def test_an_exclusion_that_is_not_recognised_is_reported(text: str, expected: bool) -> None:
-    library = documents({**CLEAN, "socks": text}, {"socks": "Cast on."})
-    kept = "jumpers" in library[-1].content
-    assert kept is expected
-    assert bool(found(library, "unread_exclusion")) is expected
-
-
-# Bodies.
-
-BROKER = """
-    # Capture
-
-    ## The broker
-
-    Start the broker first, since the radios publish to the broker.
-
-    ## Radios
-
-    Pair the radios in their order.
-    A broker without radios waits for telemetry.
-    Old telemetry is dropped, and new telemetry goes to the radios.
-    The broker keeps one hour of telemetry.
-
-    ## Tests
-
-    Send telemetry by hand and `look` at it.
-    """
-
-
-def test_an_unannounced_body_is_reported() -> None:
-    texts = {**CLEAN, "capture": "Capture packets of mesh companions. Use when a node is silent."}
-    (finding,) = checked(documents(texts, {"capture": BROKER})).findings
-    assert (finding.code, finding.severity, finding.id) == ("unannounced_body", "info", "capture")
-    assert {item.text.split(":")[0] for item in finding.evidence} == {
-        "broker",
-        "radios",
-        "telemetry",
-    }
-    announced = {**texts, "capture": texts["capture"] + " Sets up a broker for radios."}
-    assert checked(documents(announced, {"capture": BROKER})).findings == ()
-
-
-def test_words_on_few_lines_are_not_a_topic() -> None:
-    texts = {**CLEAN, "capture": "Capture packets of mesh companions. Use when a node is silent."}
-    fewer = BROKER.replace("The broker keeps one hour of telemetry.", "")
-    assert checked(documents(texts, {"capture": fewer})).findings == ()
-
-
-def test_topics_after_the_read_limit_are_a_warning() -> None:
-    filler = "\n".join(f"    Packets {number} of mesh companions." for number in range(300))
-    texts = {**CLEAN, "capture": "Capture packets of mesh companions. Use when a node is silent."}
-    (finding,) = checked(documents(texts, {"capture": filler + BROKER})).findings
-    assert (finding.code, finding.severity) == ("unannounced_body", "warning")
-    assert "only after character 6,000" in finding.message
-
-
-def test_code_is_not_a_topic() -> None:
-    fenced = "```\nbroker radios telemetry\n## broker radios\n```\n" * 5
-    texts = {**CLEAN, "capture": "Capture packets of mesh companions. Use when a node is silent."}
-    assert found(documents(texts, {"capture": fenced}), "unannounced_body") == []
 
 
 # Hubs.
@@ -442,10 +366,6 @@ def test_boilerplate_is_left_out_but_copies_keep_sentences() -> None:
 ILL = [
     *documents(TWINS),
     Document(id="helper", title="helper", text="A useful helper."),
-    *documents(
-        {"capture": "Capture packets of mesh companions. Use when a node is silent."},
-        {"capture": BROKER},
-    ),
     Document(id="forms", text="Use when merging PDF files. Do not use for merging PDF files."),
 ]
 
@@ -457,7 +377,6 @@ def test_the_order_of_documents_does_not_matter() -> None:
     assert {item.code for item in found.findings} == {
         "shadowed",
         "unfindable",
-        "unannounced_body",
         "contradicting_triggers",
     }
 
@@ -482,7 +401,6 @@ def test_findings_are_sorted_by_severity() -> None:
     severities = [("error", "warning", "info").index(item.severity) for item in findings]
     assert severities == sorted(severities)
     assert findings[0].code == "shadowed"
-    assert findings[-1].code == "unannounced_body"
 
 
 def test_file_names_do_not_change_findings(tmp_path: Path) -> None:
@@ -521,21 +439,13 @@ def test_a_finding_names_its_line(tmp_path: Path, front: str, line: int) -> None
     folder = write(tmp_path / "skills", CLEAN)
     (folder / "forms").mkdir()
     path = folder / "forms" / "SKILL.md"
-    path.write_text(f"---\n{text}\n---\n\n{textwrap.dedent(BROKER)}")
+    path.write_text(f"---\n{text}\n---\n\nFill it in.")
     loaded = read_sources([folder])
     report = lint(
         Index.build(loaded.documents, embedder=None), loaded.documents, places=loaded.places
     )
     (contradiction,) = [item for item in report.findings if item.code == "contradicting_triggers"]
     assert (contradiction.file, contradiction.line) == (str(path), line)
-    (body,) = [item for item in report.findings if item.code == "unannounced_body"]
-    lines = path.read_text().splitlines()
-    for item in body.evidence:
-        word, _, numbers = item.text.partition(":")
-        assert item.line is not None
-        assert word in lines[item.line - 1].lower()
-        for number in re.findall(r"\d+", numbers.split("(")[1]):
-            assert word in lines[int(number) - 1].lower()
 
 
 def test_rows_and_chunks_have_lines(tmp_path: Path) -> None:

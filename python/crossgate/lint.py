@@ -8,7 +8,7 @@
 """
 
 from crossgate._lint.checking import LintReport, lint
-from crossgate._lint.findings import Evidence, Finding
+from crossgate._lint.library import Evidence, Finding
 from crossgate._sources.reading import Problem, SourceLocation
 
 __all__ = ["Evidence", "Finding", "LintReport", "Problem", "SourceLocation", "lint"]

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from crossgate._lint.checking import LintReport
-    from crossgate._lint.findings import Finding
+    from crossgate._lint.library import Finding
     from crossgate._sources.reading import Problem
 
 FOUND = 1
@@ -49,7 +49,7 @@ _INDENT = " " * 4
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    from crossgate._lint.findings import SEVERITIES
+    from crossgate._lint.library import SEVERITIES
 
     parser.set_defaults(run=run)
     json_option(parser)
@@ -79,7 +79,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Check a library and print the findings, the worst first."""
     from crossgate._lint.checking import lint
-    from crossgate._lint.findings import reaches
+    from crossgate._lint.library import reaches
 
     if options.audit:
         return _audit(options)
@@ -164,7 +164,7 @@ def _audit(options: argparse.Namespace) -> int:
 
 
 def _counts(report: LintReport) -> dict[str, int]:
-    from crossgate._lint.findings import SEVERITIES
+    from crossgate._lint.library import SEVERITIES
 
     return {
         level: sum(finding.severity == level for finding in report.findings) for level in SEVERITIES

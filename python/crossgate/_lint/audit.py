@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
-from crossgate._lint.findings import Finding, cut
-from crossgate._lint.locations import Field, Places
+from crossgate._lint.library import Field, Finding, Places, cut
 from crossgate._retrieval.passages import fenced
 from crossgate._values.results import Document
 
@@ -30,8 +29,6 @@ _BEFORE = 40
 
 _QUOTED = 5
 """Maximum number of alarms that a finding quotes."""
-
-_CODES: Mapping[Grade, Any] = {"suspect": "suspect_text", "hostile": "hostile_text"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,17 +244,15 @@ def alarms_as_findings(
             for alarm in listed[:_QUOTED]
         )
         reasons = list(dict.fromkeys(alarm.reason for alarm in listed))
-        yield Finding(
-            code=_CODES[grade],
+        yield places.finding(
+            f"{grade}_text",
+            document,
+            f"{document.id} {'; it '.join(reasons)}",
+            evidence,
+            "Read these lines before an agent does; remove them or the skill.",
             severity="error" if grade == "hostile" else "info",
-            id=document.id,
-            others=(),
-            file=places.file(document.id),
-            line=evidence[0].line,
-            message=f"{document.id} {'; it '.join(reasons)}",
-            evidence=evidence,
-            advice="Read these lines before an agent does; remove them or the skill.",
             hurt=1.0 if grade == "hostile" else 0.5,
+            at_evidence=True,
         )
 
 

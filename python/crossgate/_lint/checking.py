@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from crossgate._core import Blend
 from crossgate._decision.router import DEFAULT_PROFILE
 from crossgate._lint.audit import Alarm, Grade, alarms_as_findings, audit, grade_of
-from crossgate._lint.bodies import bodies
-from crossgate._lint.confusions import confusions
-from crossgate._lint.findings import SEVERITIES, Finding
-from crossgate._lint.hubs import hubs
-from crossgate._lint.inputs import LintedLibrary
-from crossgate._lint.lengths import long_descriptions
-from crossgate._lint.locations import Places
-from crossgate._lint.rarity import LibraryTerms
-from crossgate._lint.self_retrieval import ask
-from crossgate._lint.sentences import own_sentences
-from crossgate._lint.shadows import shadows
-from crossgate._lint.trigger_conflicts import contradictions
-from crossgate._lint.unfindable import unfindable
-from crossgate._lint.unread_exclusions import unread_exclusions
+from crossgate._lint.library import SEVERITIES, Finding, LibraryTerms, Places
+from crossgate._lint.rules import confusions, findings
+from crossgate._lint.sentences import LintedLibrary, ask, own_sentences
 from crossgate._retrieval.document_index import Index
 from crossgate._sources.common import printable
 from crossgate._sources.reading import Problem, SourceLocation
@@ -40,8 +29,6 @@ _ORDER = (
     "hub",
     "long_description",
     "suspect_text",
-    "unread_exclusion",
-    "unannounced_body",
 )
 """The order of codes within one severity: those that lose more prompts come first."""
 
@@ -100,8 +87,8 @@ def lint(
     check_kind("problems", problems, Sequence, "a list of Problem")
     for problem in problems:
         check_kind("a problem", problem, Problem, "a Problem of a reader")
-    given = [index.get(id) for id in index.ids] if documents is None else documents
-    ordered = sorted(filter(None, given), key=lambda document: document.id)
+    library = (index.get(id) for id in index.ids) if documents is None else documents
+    ordered = sorted(filter(None, library), key=lambda document: document.id)
     with_vectors = [
         replace(document, vector=index._core.vector(document.id)) for document in ordered
     ]
@@ -111,15 +98,21 @@ def lint(
     words = LibraryTerms(ordered, language)
     sentences = own_sentences(ordered, words)
     answers = ask(with_vectors, sentences, private, words, _blend(index), progress)
-    library = LintedLibrary(
+    linted = LintedLibrary(
         documents={document.id: document for document in ordered},
         words=words,
         answers=answers,
         places=Places(places or {}),
     )
-    confused = confusions(library, private, prompts or {}, _blend(index))
-    findings = sorted([*map(_source_problem, problems), *confused, *_all(library)], key=_rank)
-    return LintReport(findings=tuple(findings), documents=len(ordered), sentences=len(sentences))
+    listed = [
+        *map(_source_problem, problems),
+        *confusions(linted, private, prompts or {}, _blend(index)),
+        *findings(linted),
+        *(found for document in ordered for found in _audited(document, linted.places)[1]),
+    ]
+    return LintReport(
+        findings=tuple(sorted(listed, key=_rank)), documents=len(ordered), sentences=len(sentences)
+    )
 
 
 def audited(
@@ -162,16 +155,6 @@ def _audited(document: Document, places: Places) -> tuple[list[Alarm], list[Find
         findings += alarms_as_findings(front, more, places)
         alarms += more
     return alarms, findings
-
-
-def _all(library: LintedLibrary) -> Iterator[Finding]:
-    shadowed = list(shadows(library))
-    yield from shadowed
-    yield from unfindable(library, {finding.id for finding in shadowed})
-    for check in (contradictions, hubs, bodies, long_descriptions, unread_exclusions):
-        yield from check(library)
-    for document in library.documents.values():
-        yield from _audited(document, library.places)[1]
 
 
 def _rank(finding: Finding) -> tuple[int, int, float, str, tuple[str, ...], str, int, str]:

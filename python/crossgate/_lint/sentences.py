@@ -1,17 +1,23 @@
-"""Extracts sentences of documents that should retrieve their own document."""
+"""Sentences of documents as queries: each should retrieve its own document, without the sentence.
+
+Otherwise every document would rank first for its own sentences.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from statistics import median
 from typing import Literal
 
-from crossgate._lint.names import DocumentNames
-from crossgate._lint.rarity import LibraryTerms
+from crossgate._core import Blend
+from crossgate._lint.library import DocumentNames, Evidence, Field, LibraryTerms, Places, cut
+from crossgate._retrieval.document_index import Index
 from crossgate._retrieval.passages import fenced
-from crossgate._values.results import Document
+from crossgate._values.results import Document, Vector
 
 MOST = 8
 """Maximum number of sentences taken from a document's head, and from its body."""
@@ -21,6 +27,13 @@ SHORTEST = {"description": 4, "trigger": 2, "heading": 2, "line": 4}
 
 BOILERPLATE = 3
 """A sentence that occurs in at least this many documents is boilerplate."""
+
+LEFT = 4
+"""A sentence is left out of a head only if this many different terms remain in the head."""
+
+_POOL = 20
+_RELEVANT = 0.5
+"""A score below this share of the usual best score counts as noise."""
 
 _LONGEST = 300
 _END = re.compile(r"(?<=[.!?…])[\"')\]”’]*\s+|(?<=[。！？])|\n+")
@@ -41,6 +54,7 @@ _PROSE = re.compile(r"(?=[^\W\d_]|[*`_\"“(])")
 _MARKS = re.compile(r"[*`]+|(?<!\w)_+|_+(?!\w)|\[([^\]\n]*)\]\([^)\n]*\)")
 
 SentenceKind = Literal["description", "trigger", "heading", "line"]
+Progress = Callable[[int, int], None] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +72,7 @@ class Sentence:
 
     id: str
     kind: SentenceKind
-    field: Literal["text", "body"]
+    field: Field
     start: int
     end: int
     text: str
@@ -175,3 +189,148 @@ def _body(document: Document) -> Iterator[Sentence]:
 def _cut(document: Document, kind: SentenceKind, start: int, end: int) -> Sentence:
     text = document.body[start:end]
     return Sentence(id=document.id, kind=kind, field="body", start=start, end=end, text=text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentenceResult:
+    """The stage-1 result for one sentence.
+
+    Attributes:
+        sentence: The query.
+        own: Score of the sentence's own document, with the sentence left out of it.
+        repeated: Score of the whole document, with the sentence in it.
+        others: Ids and scores of the other documents that were found, best first.
+    """
+
+    sentence: Sentence
+    own: float
+    repeated: float
+    others: tuple[tuple[str, float], ...]
+
+    @property
+    def rank(self) -> int:
+        """The rank of the sentence's own document, from 1."""
+        return 1 + sum(score > self.own for _, score in self.others)
+
+    @property
+    def ahead(self) -> tuple[str, ...]:
+        """The ids of the documents that rank before the sentence's own, best first."""
+        return tuple(id for id, score in self.others if score > self.own)
+
+
+def ask(
+    documents: Sequence[Document],
+    sentences: Sequence[Sentence],
+    index: Index,
+    words: LibraryTerms,
+    blend: Blend,
+    progress: Progress = None,
+) -> list[SentenceResult]:
+    """Run stage 1 on every sentence, each time with the sentence left out of its own document.
+
+    Args:
+        documents: The library, with the vectors of the index.
+        sentences: The queries.
+        index: A private index of the documents; changed during the call, and restored.
+        words: The library's words.
+        blend: The weights of stage 1.
+        progress: Called with the number of texts embedded so far and the total.
+    """
+    by_id = {document.id: document for document in documents}
+    rests = [_without(by_id[sentence.id], sentence, words) for sentence in sentences]
+    heads = [rest.content for rest in rests if rest is not None and rest.vector is None]
+    queries = [sentence.query for sentence in sentences]
+    vectors = _embedded([*queries, *heads], index, progress)
+    answers = []
+    for sentence, rest in zip(sentences, rests, strict=True):
+        vector = vectors.get(sentence.query)
+        scores = _scores(sentence, vector, index, blend)
+        repeated = scores[sentence.id]
+        if rest is not None:
+            index.upsert([replace(rest, vector=vectors.get(rest.content, rest.vector))])
+            scores = _scores(sentence, vector, index, blend)
+            index.upsert([by_id[sentence.id]])
+        own = scores.pop(sentence.id)
+        others = tuple(sorted(scores.items(), key=lambda pair: (-pair[1], pair[0])))
+        answers.append(SentenceResult(sentence=sentence, own=own, repeated=repeated, others=others))
+    return answers
+
+
+def _without(document: Document, sentence: Sentence, words: LibraryTerms) -> Document | None:
+    """Return a document without one of its sentences, or None if too little of it would remain.
+
+    The vector is that of the head, so it stays the same if the sentence is in the body.
+    """
+    before: str = getattr(document, sentence.field)
+    after = f"{before[: sentence.start]} {before[sentence.end :]}"
+    if sentence.field == "body":
+        return replace(document, body=after)
+    if len(words.terms(after)) < LEFT:
+        return None
+    return replace(document, text=after, vector=None)
+
+
+def _embedded(texts: Sequence[str], index: Index, progress: Progress) -> Mapping[str, Vector]:
+    """Return the vectors of texts, each embedded once; none if the index has no vectors."""
+    if not index.dimension:
+        return {}
+    unique = sorted(set(texts))
+    report = None if progress is None else lambda done: progress(done, len(unique))
+    vectors = index.load_embedder().embed(unique, progress=report)
+    return dict(zip(unique, vectors, strict=True))
+
+
+def _scores(
+    sentence: Sentence, vector: Vector | None, index: Index, blend: Blend
+) -> dict[str, float]:
+    """Return the scores of the best documents and of the sentence's own."""
+    query = sentence.query
+    found = index.search(query, vector, embed=False, blend=blend, per_channel=_POOL).scored
+    scores = {scored.id: scored.blend for scored in found}
+    if sentence.id not in scores:
+        alone = index.search(query, vector, embed=False, blend=blend, allow=[sentence.id]).scored
+        scores[sentence.id] = alone[0].blend if alone else 0.0
+    return scores
+
+
+@dataclass(frozen=True)
+class LintedLibrary:
+    """A library with the stage-1 results of its sentences.
+
+    Attributes:
+        documents: The documents by id, in the order of the ids.
+        words: The terms of the documents.
+        answers: Stage-1 results of the sentences.
+        places: Files and lines of the documents.
+    """
+
+    documents: dict[str, Document]
+    words: LibraryTerms
+    answers: list[SentenceResult]
+    places: Places = field(repr=False)
+
+    def evidence(self, sentence: Sentence, note: str = "") -> Evidence:
+        """Return a sentence as evidence, followed by a note."""
+        text = f'"{cut(sentence.query)}" {note}'.strip()
+        return self.places.at(self.documents[sentence.id], sentence.field, sentence.start, text)
+
+    @cached_property
+    def by_owner(self) -> dict[str, list[SentenceResult]]:
+        """The answers to each document's sentences; an empty list for a document without any."""
+        owned: dict[str, list[SentenceResult]] = {id: [] for id in self.documents}
+        for answer in self.answers:
+            owned[answer.sentence.id].append(answer)
+        return owned
+
+    @cached_property
+    def floor(self) -> float:
+        """The smallest score at which a document counts as fitting a sentence.
+
+        It is relative to this library, since scores differ between embedders.
+        """
+        best = [
+            max(answer.own, answer.others[0][1] if answer.others else 0.0)
+            for answer in self.answers
+            if answer.sentence.field == "text"
+        ]
+        return _RELEVANT * median(best) if best else 0.0
