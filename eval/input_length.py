@@ -17,7 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from crossgate._evaluation.collecting import measure_for_fit
-from crossgate._evaluation.data.datasets import Dataset, read_dataset
+from crossgate._evaluation.label_files import read_dataset
+from crossgate._evaluation.labels import Dataset
 from crossgate._evaluation.metrics import measure_answer
 from crossgate._evaluation.stored_runs import decide
 from crossgate._reranking.cross_encoder import CrossEncoder

@@ -15,7 +15,7 @@ from collections import Counter
 from pathlib import Path
 
 from crossgate import Index, Router
-from crossgate._evaluation.data.datasets import read_dataset
+from crossgate._evaluation.label_files import read_dataset
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 
 from crossgate import Index, Router
 from crossgate._decision.orderings import nearest
-from crossgate._evaluation.data.labels import LabelledQuery
+from crossgate._evaluation.labels import LabelledQuery
 from crossgate.evaluation import Dataset, read_dataset
 
 LIMITS = (1, 3, 5, 8, 12, 16)

@@ -19,7 +19,8 @@ from crossgate._core import (
     Winner,
 )
 from crossgate._evaluation.collecting import measure
-from crossgate._evaluation.data.datasets import Dataset, read_dataset
+from crossgate._evaluation.label_files import read_dataset
+from crossgate._evaluation.labels import Dataset
 from crossgate._evaluation.stored_runs import Run, read_run
 
 PROFILE = Profile(

@@ -18,7 +18,7 @@ from crossgate import Document, Index, Profile, Router, rerank
 from crossgate._calibration.fits import Scores, fit_blend
 from crossgate._core import Blend
 from crossgate._evaluation.collecting import BODY_WEIGHTS, measure
-from crossgate._evaluation.data.labels import Dataset, LabelledQuery
+from crossgate._evaluation.labels import Dataset, LabelledQuery
 from crossgate._evaluation.stored_runs import decide, read_run, reblended
 from crossgate._reranking.contract import PairScore
 from crossgate._retrieval.passages import BODY_CHARS, PASSAGE_CHARS, passages

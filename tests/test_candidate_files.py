@@ -80,7 +80,7 @@ def test_relevant_documents_missing_from_the_candidates_count_as_missed(tmp_path
     ("row", "what"),
     [
         ("{", "JSON"),
-        ([], "must be a JSON object with query, candidates, relevant"),
+        ([], "must be a JSON object"),
         ({"query": "q", "candidates": ROW["candidates"]}, "must be a JSON object with query"),
         ({**ROW, "query": 7}, "the query is not text"),
         ({**ROW, "query": ""}, "query"),

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from crossgate._evaluation.data.datasets import read_dataset
+from crossgate._evaluation.label_files import read_dataset
 
 EVAL = Path(__file__).parents[1] / "eval"
 

@@ -16,7 +16,7 @@ from conftest import LIBRARY, FunctionReranker, WordEmbedder, refused
 from crossgate import CrossgateError, Index, PairScore, Passage, Policy, Profile, Router
 from crossgate._core import Anytime, Blend, Combine, Floors, RunnerUpRule, Winner
 from crossgate._evaluation.collecting import measure_for_fit, read_ahead
-from crossgate._evaluation.data.datasets import read_dataset
+from crossgate._evaluation.label_files import read_dataset
 from crossgate._evaluation.stored_runs import (
     MODES,
     Mode,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from conftest import LIBRARY
 from crossgate import CrossgateError
 from crossgate._cli.labelled import LabelledOptions, Subject, dataset_of, subjects_of
-from crossgate._evaluation.data.label_files import (
+from crossgate._evaluation.label_files import (
     BACKGROUND,
     background_queries,
     is_labels,
@@ -183,6 +183,7 @@ def test_bad_row_is_reported_with_its_line(
     skills: Path, tmp_path: Path, bad: object, reason: str
 ) -> None:
     path = written(tmp_path / "labels.jsonl", ROWS[0], bad)
+    assert is_labels(path)
     dataset = read_labels(skills, [path])
     assert len(dataset.queries) == 1
     (problem,) = dataset.problems

@@ -32,7 +32,8 @@ from crossgate._core import (
     Winner,
 )
 from crossgate._decision import cascade
-from crossgate._evaluation.data.datasets import Dataset, read_dataset
+from crossgate._evaluation.label_files import read_dataset
+from crossgate._evaluation.labels import Dataset
 from crossgate._evaluation.metrics import recall
 from crossgate._pipelines.postprocessing import postprocess
 from crossgate._pipelines.recipes import (

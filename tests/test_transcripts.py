@@ -17,8 +17,7 @@ from conftest import LIBRARY
 from crossgate import CrossgateError, Document, Index, Router
 from crossgate._agents.learning.adoption import record_opened
 from crossgate._cli import run
-from crossgate._evaluation.data.label_files import read_labels
-from crossgate._evaluation.data.transcript_labels import OPENED, UNOPENED
+from crossgate._evaluation.label_files import OPENED, UNOPENED, read_labels
 from crossgate._sources.transcripts import Turn, read_turns, transcripts_below
 from crossgate._telemetry.log import JsonLinesLog, LoggedUse, read_log
 

@@ -10,8 +10,13 @@ computed from stored runs, by the same cascade that routes.
 
 from crossgate._evaluation.collecting import is_candidates, measure, measure_candidates
 from crossgate._evaluation.compare import Comparison, compare, html_comparison, read_reports
-from crossgate._evaluation.data.datasets import Dataset, LabelledQuery, read_dataset
-from crossgate._evaluation.data.label_files import is_labels, read_labels, with_background
+from crossgate._evaluation.label_files import (
+    is_labels,
+    read_dataset,
+    read_labels,
+    with_background,
+)
+from crossgate._evaluation.labels import Dataset, LabelledQuery
 from crossgate._evaluation.page import html_report
 from crossgate._evaluation.sections import headline
 from crossgate._evaluation.stored_runs import (

@@ -20,7 +20,7 @@ from typing import Any
 import crossgate._core as _core
 from crossgate._core import Profile
 from crossgate._evaluation.collecting import describe_machine, describe_versions
-from crossgate._evaluation.data.labels import ProblemLog
+from crossgate._evaluation.labels import ProblemLog
 from crossgate._evaluation.stored_runs import Run, RunHeader, StoredQuery
 from crossgate._reranking.contract import PairScore
 from crossgate._sources.reading import Problem

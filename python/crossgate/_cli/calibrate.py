@@ -192,7 +192,7 @@ def _fitted(
 ) -> Calibration:
     """Fit everything, or with everyday prompts and few labels only the threshold."""
     from crossgate._calibration.calibrating import TooFewLabelsError
-    from crossgate._evaluation.data.label_files import BACKGROUND
+    from crossgate._evaluation.label_files import BACKGROUND
     from crossgate.calibration import calibrate, set_threshold
 
     file = Path(options.output).name

@@ -169,7 +169,7 @@ def dump(values: dict[str, Any]) -> str:
 
 def dataset_of(subject: Subject, options: LabelledOptions) -> Dataset:
     """Read labelled queries with their documents, and name the rows that cannot be used."""
-    from crossgate._evaluation.data.datasets import sample
+    from crossgate._evaluation.labels import sample
     from crossgate.evaluation import read_dataset, read_labels, with_background
 
     path, strict = subject.path, options.strict

@@ -111,7 +111,7 @@ def _prompts(options: argparse.Namespace) -> dict[str, Sequence[str]]:
     """Return the labelled prompts that the arguments name, with the ids that fit each."""
     if not options.labels:
         return {}
-    from crossgate._evaluation.data.label_files import read_labels
+    from crossgate._evaluation.label_files import read_labels
 
     if len(options.source) != 1:
         raise InputError("out_of_range", "--labels needs a single library")

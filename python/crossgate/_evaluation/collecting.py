@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 from tqdm import tqdm
 
@@ -19,7 +20,7 @@ from crossgate._core import Policy, Profile, Scored
 from crossgate._decision.cascade import readable, sources_of
 from crossgate._decision.rerank_candidates import PASSAGE_PROFILE, rerank
 from crossgate._decision.router import Router
-from crossgate._evaluation.data.labels import Dataset, LabelledQuery, ProblemLog, read_lines
+from crossgate._evaluation.labels import Dataset, LabelledQuery, ProblemLog, json_objects
 from crossgate._evaluation.stored_runs import (
     ALL_MODES,
     MODES,
@@ -577,15 +578,15 @@ def measure_candidates(
 
 
 def _rows(path: Path, log: ProblemLog) -> Iterator[_CandidateRow]:
-    for line, text in read_lines(path):
+    for line, values in json_objects(path, log):
         try:
-            yield _row(line, parse_json(text))
+            yield _row(line, values)
         except (Unusable, CrossgateError) as error:
             log.add(path, line, str(error))
 
 
-def _row(line: int, values: object) -> _CandidateRow:
-    if not isinstance(values, dict) or any(name not in values for name in _NAMED):
+def _row(line: int, values: Mapping[str, Any]) -> _CandidateRow:
+    if any(name not in values for name in _NAMED):
         raise Unusable(f"must be a JSON object with {', '.join(_NAMED)}")
     query, given, relevant = (values[name] for name in _NAMED)
     if not isinstance(query, str):

@@ -29,7 +29,7 @@ import crossgate._core as _core
 import crossgate._decision.cascade as cascade
 from crossgate._core import Policy, Profile
 from crossgate._decision.cascade import Request, Stage1
-from crossgate._evaluation.data.labels import read_lines
+from crossgate._evaluation.labels import read_lines
 from crossgate._reranking.chain import Chain
 from crossgate._reranking.contract import Deadline, Enough, PairScore, Scores
 from crossgate._sources.common import Unusable

@@ -56,9 +56,8 @@ class SourceError(CrossgateError):
 
     Codes: `source_missing`, `source_unreadable`, `source_unknown`, `no_documents`,
     `no_decisions`, `not_a_log`, `no_transcripts`, `server_failed`;
-    `malformed_row`, `empty_split`, `unknown_split`, `unknown_document`, `unknown_query` for
-    labelled data; `malformed_run`, `unsuitable_run`, `malformed_report`, `not_comparable`,
-    `unwritable` for measurements.
+    `malformed_row`, `empty_split`, `unknown_split` for labelled data; `malformed_run`,
+    `unsuitable_run`, `malformed_report`, `not_comparable`, `unwritable` for measurements.
     """
 
 

@@ -1,20 +1,24 @@
-"""The frozen values of a labelled dataset, and a log of rows that cannot be used."""
+"""Labelled queries and datasets, and reading the lines of a file with a log of unusable rows."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from crossgate._decision.context import Context
 from crossgate._sources.common import Unusable, decoded
 from crossgate._sources.reading import Problem
-from crossgate._support.errors import SourceError
+from crossgate._sources.rows import parse_json
+from crossgate._support.errors import InputError, SourceError
 from crossgate._support.files import read_source
 from crossgate._support.limits import EVALUATION_BYTES
-from crossgate._support.wording import counted
+from crossgate._support.wording import counted, share_of
 from crossgate._values.results import Document
 
 
@@ -82,6 +86,28 @@ class Dataset:
         return hashlib.sha256("\n".join(rows).encode()).hexdigest()
 
 
+def sample(dataset: Dataset, limit: int, *, seed: int) -> Dataset:
+    """Return a dataset with at most `limit` of its queries, chosen by the seed, in their order.
+
+    Raises:
+        InputError: `out_of_range` if the limit is below 1.
+    """
+    if limit < 1:
+        raise InputError("out_of_range", f"the limit is {limit}: it must be at least 1")
+    count = len(dataset.queries)
+    if limit >= count:
+        return dataset
+    chosen = np.random.default_rng(seed).choice(count, size=limit, replace=False)
+    return replace(
+        dataset,
+        queries=tuple(dataset.queries[position] for position in sorted(chosen.tolist())),
+        notes=(
+            *dataset.notes,
+            f"a sample of {share_of(limit, count, 'query')}, chosen by the seed",
+        ),
+    )
+
+
 class ProblemLog:
     """Collects rows that cannot be used; if strict, raises at the first.
 
@@ -135,3 +161,20 @@ def read_lines(path: Path) -> list[tuple[int, str]]:
     except Unusable as error:
         raise SourceError("source_unreadable", f"{path}:{error.line}: {error}") from error
     return [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+
+
+def json_objects(path: Path, log: ProblemLog) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the objects of a file of JSON lines with their line numbers; log the other lines.
+
+    Raises:
+        SourceError: As `read_lines`, or `malformed_row` if the log is strict.
+    """
+    for line, text in read_lines(path):
+        try:
+            values = parse_json(text)
+            if not isinstance(values, dict):
+                raise Unusable("must be a JSON object")
+        except Unusable as error:
+            log.add(path, line, str(error))
+            continue
+        yield line, values

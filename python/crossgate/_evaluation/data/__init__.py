@@ -1,1 +1,0 @@
-"""Reading labelled datasets."""
