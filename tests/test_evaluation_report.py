@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from beir_folder import write_beir
 from conftest import refused
 from crossgate import CrossgateError, Policy, Profile, RouteResult
-from crossgate._cli import evaluate
+from crossgate._cli import evaluate, run
 from crossgate._cli.labelled import dump
 from crossgate._core import (
     Answer,
@@ -1093,6 +1093,8 @@ def options(*dataset: object, **given: Any) -> argparse.Namespace:
         "no_context": False,
         "from_transcripts": None,
         "html": None,
+        "min_recall": None,
+        "max_false_positives": None,
         "curve": None,
         "runs": None,
         "profile": None,
@@ -1125,6 +1127,24 @@ def test_command_measures_stores_and_reports_with_the_bundled_models(
     assert evaluate.run(options(run)) == 0
     line = capsys.readouterr().out.partition("\n")[0]
     assert re.fullmatch(r"\d of 1 right, .*\d of 2 answered though nothing fits\.", line)
+
+
+def test_missed_limit_exits_with_1_and_names_the_figure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, made = tmp_path / "a.run.jsonl", run_of()
+    write_run(path, made.header, made.queries)
+    assert run(["eval", str(path), "--min-recall", "0.2", "--max-false-positives", "0.5"]) == 0
+    assert capsys.readouterr().err == ""
+    assert run(["eval", str(path), "--min-recall", "0.8", "--max-false-positives", "0.1"]) == 1
+    assert capsys.readouterr().err.splitlines() == [
+        "crossgate: by-hand test, gated: recall@1 is 0.222, below --min-recall 0.8",
+        "crossgate: by-hand test, gated: false positive rate is 0.500, above "
+        "--max-false-positives 0.1",
+    ]
+    write_run(path, made.header, [query for query in made.queries if query.relevant])
+    assert run(["eval", str(path), "--max-false-positives", "0.1"]) == 2
+    assert "by-hand has no no-match query" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("option", ["html", "curve"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from crossgate._cli.labelled import (
     run_of,
     subjects_of,
 )
-from crossgate._cli.output import json_option, show
+from crossgate._cli.output import json_option, say, show
 from crossgate._reranking.providers import PROVIDERS
 from crossgate._support.errors import InputError, SourceError
 from crossgate._support.files import atomic_write, cannot_write, try_writing
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from crossgate._reranking.contract import Reranker
     from crossgate.evaluation import Comparison, Mode, Report
 
-FELL = 1
-"""Exit code of a comparison in which a metric fell beyond noise."""
+FAILED = 1
+"""Exit code if a limit is missed, or if in a comparison a metric fell beyond noise."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,6 +67,18 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--curve", metavar="FILE", help="also draw recall@1 against skip rate, as SVG"
     )
     parser.add_argument(
+        "--min-recall",
+        metavar="R",
+        type=_share,
+        help="exit with 1 if recall@1 of a dataset is lower, from 0 to 1",
+    )
+    parser.add_argument(
+        "--max-false-positives",
+        metavar="A",
+        type=_share,
+        help="exit with 1 if the false-positive rate of a dataset is higher, from 0 to 1",
+    )
+    parser.add_argument(
         "--profile", metavar="FILE", help="calibration profile: the fitted thresholds"
     )
     parser.add_argument("--policy", metavar="FILE", help="policy: the settings that you choose")
@@ -96,7 +108,50 @@ def run(options: argparse.Namespace) -> int:
         show(dump({"schema": REPORTS_SCHEMA, "reports": [report.to_dict() for report in reports]}))
     else:
         show("\n\n\n".join(text_report(report, signals=options.signals) for report in reports))
-    return DONE
+    missed = [message for report in reports for message in _missed_limits(report, options)]
+    for message in missed:
+        say(message)
+    return FAILED if missed else DONE
+
+
+def _missed_limits(report: Report, options: argparse.Namespace) -> Iterator[str]:
+    """Yield a message for each limit that a report misses, in the gated mode if it has it.
+
+    Raises:
+        InputError: `out_of_range` if the dataset cannot show the figure.
+    """
+    from crossgate._evaluation.sections import reference
+
+    mode = reference(report)
+    for option, limit, metric, queries in (
+        ("--min-recall", options.min_recall, "recall@1", "query with a match"),
+        (
+            "--max-false-positives",
+            options.max_false_positives,
+            "false_positive_rate",
+            "no-match query",
+        ),
+    ):
+        if limit is None:
+            continue
+        figure = report.quality[mode][metric]
+        if figure is None:
+            message = f"{option} {limit:g}: {report.header.dataset} has no {queries}"
+            raise InputError("out_of_range", message)
+        if figure.value < limit if option == "--min-recall" else figure.value > limit:
+            what = "below" if option == "--min-recall" else "above"
+            name = metric.replace("_", " ")
+            yield (
+                f"{report.header.dataset} {report.header.split}, {mode}: {name} is "
+                f"{figure.value:.3f}, {what} {option} {limit:g}"
+            )
+
+
+def _share(text: str) -> float:
+    share = float(text)
+    if not 0 <= share <= 1:
+        raise argparse.ArgumentTypeError(f"{text} must be from 0 to 1")
+    return share
 
 
 def _curve(reports: Sequence[Report]) -> str:
@@ -145,7 +200,7 @@ def _compare(options: argparse.Namespace) -> int:
     if options.html:
         _write(Path(options.html), html_comparison(comparison, before, after))
     show(dump(_comparison_values(comparison)) if options.json else render_comparison(comparison))
-    return FELL if comparison.fell else DONE
+    return FAILED if comparison.fell else DONE
 
 
 def render_comparison(comparison: Comparison) -> str:
