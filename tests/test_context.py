@@ -326,7 +326,7 @@ def test_prompts_of_agents_have_no_words_of_a_person(text: str) -> None:
     assert words_of(text) == ""
 
 
-WORDS = "tidy the <b>first</b> page\nand number the rest"
+WORDS = "tidy the <b>first</b> page and number the rest"
 
 
 @pytest.mark.parametrize(
@@ -340,6 +340,7 @@ WORDS = "tidy the <b>first</b> page\nand number the rest"
         f"<context>today</context><editorContext>a</editorContext><userRequest>{WORDS}</userRequest>",
         f"<USER_REQUEST>\n{WORDS}\n</USER_REQUEST>\n<USER_SETTINGS>9</USER_SETTINGS>",
         f"<unheard-of note='1'>x</unheard-of>\n{WORDS}",
+        WORDS.replace(" and", "<system-reminder>\nx\n</system-reminder> and"),
         f"# Context from my IDE setup:\n\n## Open tabs:\n\n## My request for Codex:\n{WORDS}",
         f"{WORDS}\n--- Content from referenced files ---\nx\n--- End of content ---",
         WORDS,

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -332,6 +333,13 @@ def test_two_sessions_do_not_park_at_once(
     with pytest.raises(CrossgateError):
         parking.move_skill(folder, target)
     assert target.exists()
+
+
+def test_skills_are_parked_by_four_processes_at_once(home: Home) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        codes = pool.map(lambda name: home.run("skills", "park", name).returncode, SKILLS)
+        assert list(codes) == [0] * 4
+    assert {path.name for path in (home.path / ".claude/skills-parked").iterdir()} == set(SKILLS)
 
 
 def test_the_text_names_uses_from_transcripts(home: Home) -> None:

@@ -307,6 +307,13 @@ def test_teach_changes_what_the_hook_says(tmp_path: Path) -> None:
     assert "- csv-cleaner" not in home.run("hook", "try", prompt).stdout
 
 
+def test_an_agent_without_skills_cannot_be_taught(tmp_path: Path) -> None:
+    home = furnished(tmp_path / "home", {})
+    done = home.run("teach", PROMPT, "--agent", "codex", "--nothing")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "codex has no skills here" in done.stderr
+
+
 def test_a_lesson_reaches_the_hook_in_other_folders(tmp_path: Path) -> None:
     home = furnished(tmp_path / "home")
     prompt = "get the Heron numbers onto the wall for Monday's round"

@@ -26,9 +26,12 @@ _ADDED = re.compile(
 _MAYBE_ADDED = re.compile(
     r"attachments|context|editorcontext|env|permissions|reminderinstructions|rules|timestamp"
 )
-_OPENING = re.compile(r"[\s\ufeff]*<([A-Za-z][\w-]{0,63})(?:\s[^<>]*)?>")
+_TAG = r"<([A-Za-z][\w-]{0,63})(?:\s[^<>]*)?>"
+_ANY_OPENING = re.compile(_TAG)
+_OPENING = re.compile(rf"[\s\ufeff]*{_TAG}")
 _CLOSING = re.compile(r"</([A-Za-z][\w-]{0,63})>\s*\Z")
 _CLOSING_CHARS = 200
+_BLANK = "\ufeff \t\r\n\v\f"
 
 # Beginnings of messages that no person wrote.
 _BEGINNING = re.compile(
@@ -89,43 +92,53 @@ def words_of(text: str) -> str:
     """
     if _BEGINNING.match(text):
         return ""
-    start, end = _request_in(text)
-    if start == end:
-        return ""
+    asked = _without_added(_request_in(text))
+    is_certain = asked != text
+    start, end = 0, len(asked)
     before: list[str] = []
     after: list[str] = []
-    is_certain = False
-    while opening := _OPENING.match(text, start, end):
+    while opening := _OPENING.match(asked, start, end):
         name = opening[1].lower()
-        if _MESSAGE.fullmatch(name):
+        close = asked.find(f"</{opening[1]}>", opening.end(), end)
+        if _MESSAGE.fullmatch(name) or (close < 0 and _ADDED.fullmatch(name)):
             return ""
-        close = text.find(f"</{opening[1]}>", opening.end(), end)
-        if close < 0:
-            if _ADDED.fullmatch(name):
-                return ""
+        if close >= 0 and _WORDS.fullmatch(name):
+            before.append(asked[opening.end() : close])
+        elif close < 0 or not (_is_added(name) or "-" in name):
             break
-        if _WORDS.fullmatch(name):
-            before.append(text[opening.end() : close])
-        elif not _is_added(name) and "-" not in name:
-            break
-        is_certain = is_certain or _ADDED.fullmatch(name) is not None or "_" in name
+        is_certain = is_certain or "_" in name
         start = close + len(name) + 3
-    while block := _last_block(text, start, end):
+    while block := _last_block(asked, start, end):
         if _WORDS.fullmatch(block.name):
-            after.insert(0, text[block.content_start : block.content_end])
+            after.insert(0, asked[block.content_start : block.content_end])
         elif not _is_added(block.name):
             break
-        is_certain = is_certain or _ADDED.fullmatch(block.name) is not None or "_" in block.name
+        is_certain = is_certain or "_" in block.name
         end = block.start
-    if (start, end) == (0, len(text)):
+    if end - start == len(text):
         return text
-    words = "\n".join(filter(str.strip, (*before, text[start:end], *after))).strip()
+    words = "\n".join(filter(str.strip, (*before, asked[start:end], *after))).strip(_BLANK)
     # A person may have put the whole prompt into tags.
     return words if words or is_certain else text
 
 
-def _request_in(text: str) -> tuple[int, int]:
-    """Return where the request begins and ends between headings of an agent."""
+def _without_added(text: str) -> str:
+    """Return a text without the blocks in tags that only agents and editors write."""
+    parts: list[str] = []
+    start = 0
+    for opening in _ANY_OPENING.finditer(text):
+        name = opening[1]
+        if opening.start() < start or not _ADDED.fullmatch(name.lower()):
+            continue
+        close = text.find(f"</{name}>", opening.end())
+        if close >= 0:
+            parts.append(text[start : opening.start()])
+            start = close + len(name) + 3
+    return "".join((*parts, text[start:]))
+
+
+def _request_in(text: str) -> str:
+    """Return the part of a text between the headings of an agent; the text if it has none."""
     start, end = 0, len(text)
     if _SECTIONS.match(text):
         requests = [found.end() for found in _REQUEST.finditer(text)]
@@ -133,12 +146,11 @@ def _request_in(text: str) -> tuple[int, int]:
     files = _FILES.search(text, start)
     if files and text.rstrip().endswith(_FILES_END):
         end = files.start()
-    return start, end
+    return text[start:end]
 
 
 def _is_added(name: str) -> bool:
-    known = _ADDED.fullmatch(name) or _MAYBE_ADDED.fullmatch(name)
-    return known is not None or "_" in name
+    return "_" in name or _MAYBE_ADDED.fullmatch(name) is not None
 
 
 def _last_block(text: str, start: int, end: int) -> _Block | None:

@@ -77,14 +77,20 @@ def command_in(path: Path, agent: Agent) -> str:
     return str(ours[0]["command"]) if ours else ""
 
 
-def disabled_by(values: dict[str, Any], agent: Agent, *, managed: bool = False) -> str:
-    """Return the setting that disables the hook of an agent; empty if it is enabled.
+def switch_in(path: Path, agent: Agent, *, managed: bool = False) -> str:
+    """Return the setting in a file that disables the hook of an agent; empty if there is none.
 
     Args:
-        values: The settings.
+        path: The file.
         agent: The agent.
         managed: Whether these are the settings of an administrator.
     """
+    try:
+        data = _bytes(path)
+        is_toml = path.suffix == ".toml"
+        values = tomllib.loads(data.decode("utf-8-sig")) if is_toml else read(path, data)
+    except (SourceError, ValueError, RecursionError):  # InputError is a ValueError
+        return ""
     for keys, disabling in (*agent.switches, *(agent.managed_switches if managed else ())):
         if (value := _value_at(values, keys)) is disabling:
             return f"{'.'.join(keys)}: {json.dumps(value)}"
@@ -100,17 +106,6 @@ def _value_at(values: Any, keys: tuple[str, ...]) -> Any:
     for key in keys:
         values = values.get(key) if isinstance(values, dict) else None
     return values
-
-
-def switch_in(path: Path, agent: Agent, *, managed: bool = False) -> str:
-    """Return the setting in a file that disables the hook; empty if there is none."""
-    try:
-        data = _bytes(path)
-        if path.suffix == ".toml":
-            return disabled_by(tomllib.loads(data.decode("utf-8-sig")), agent)
-        return disabled_by(read(path, data), agent, managed=managed)
-    except (InputError, SourceError, ValueError, RecursionError):
-        return ""
 
 
 def edit(
@@ -193,12 +188,7 @@ def check(path: Path, agent: Agent) -> None:
         InputError: `malformed_setting`, as `edit` does.
         SourceError: `unwritable` if the file cannot be read.
     """
-    try:
-        with_hook(read(path, _bytes(path)), agent, "")
-    except ValueError as error:
-        if isinstance(error, InputError):
-            raise
-        raise _malformed(path, str(error)) from error
+    _changed(path, lambda values: with_hook(values, agent, ""))
 
 
 def read(path: Path, data: bytes) -> dict[str, Any]:

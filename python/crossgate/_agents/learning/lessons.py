@@ -66,6 +66,7 @@ def hook_indexes(agents: Sequence[Agent] = (), progress: Any = None) -> list[Tea
         InputError: `out_of_range` if no agent is named and no settings call a hook.
     """
     indexes: dict[Path, Teachable] = {}
+    problems: list[str] = []
     for agent in agents or AGENTS.values():
         commands = list(calls_of(agent).values())
         if not agents and not commands:
@@ -77,16 +78,20 @@ def hook_indexes(agents: Sequence[Agent] = (), progress: Any = None) -> list[Tea
             path = Path(options.index).expanduser()
             indexes[path] = Teachable(path, examples_beside(path), agent.name)
             continue
-        index_if_stale(agent, options, os.getcwd(), progress)
+        problem = index_if_stale(agent, options, os.getcwd(), progress)
         library = library_of(agent, os.getcwd(), options.skills)
-        indexes[library.index] = Teachable(library.index, library.lessons, agent.name)
-    if not indexes:
-        raise InputError(
-            "out_of_range",
-            "no index to teach: name one with -i FILE, or an agent with --agent, since no settings "
-            "call a prompt hook here",
-        )
-    return list(indexes.values())
+        if library.index.exists():
+            indexes[library.index] = Teachable(library.index, library.lessons, agent.name)
+        else:
+            problems.append(problem or f"{agent.name} has no skills here")
+    if indexes:
+        return list(indexes.values())
+    raise InputError(
+        "out_of_range",
+        "; ".join(problems)
+        or "no index to teach: name one with -i FILE, or an agent with --agent, since no settings "
+        "call a prompt hook here",
+    )
 
 
 def teach_all(
