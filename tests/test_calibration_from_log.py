@@ -337,7 +337,7 @@ def test_unusable_trace_is_left_out_and_counted(
 def test_log_without_labels_is_refused(skills: Index, path: Path, tmp_path: Path) -> None:
     refused("source_missing", run_from_log, path)
     path.touch()
-    assert "crossgate used" in refused("no_labels", run_from_log, path)
+    assert "crossgate feedback used" in refused("no_labels", run_from_log, path)
     router = Router(skills, reranker=OverlapReranker(), profile=ASKS, telemetry=JsonLinesLog(path))
     router.route(prompt_of(0)[0])
     assert "left out 1 decision without a record of use" in refused("no_labels", run_from_log, path)

@@ -1,4 +1,4 @@
-"""Messages agree with their numbers, name types as users write them, and end with a remedy."""
+"""Messages name what exists, and end with a remedy."""
 
 from __future__ import annotations
 
@@ -7,53 +7,16 @@ import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import crossgate
 from commands import CROSSGATE, Run, environment
-from crossgate import CrossgateError
 from crossgate._cli import COMMANDS
 from crossgate._runtime.models import manifest
 from crossgate._support.wording import article, counted, did_you_mean, share_of, type_of
-from test_wrong_types import WRONG, calls
 
 PACKAGE = Path(crossgate.__file__).parent
-NO_NOUNS = {
-    *("is", "was", "has", "as", "this", "its", "ms", "us", "runs", "needs", "reads", "sees"),
-    *("calls", "shows", "lists", "exceeds", "names", "returns", "wins", "occurs", "contains"),
-    *(
-        "uses",
-        "differs",
-        "holds",
-        "takes",
-        "lacks",
-        "ranks",
-        "switches",
-        "finds",
-        "raises",
-        "exists",
-        "fits",
-        "does",
-        "xmlns",
-        "of",
-        "what",
-        "such",
-    ),
-}
-# A plural after a value that may be 1: "{count} queries", "{part} of {whole} queries".
-PLURAL = re.compile(r" ((?:[a-z]+-)?[a-z]+s)\b")
-COUNTED = re.compile(
-    r" (?:[a-z-]+ ){1,2}(?:queries|documents|prompts|skills|tools|candidates|passages|decisions)\b"
-)
-# A verb after a count agrees only with one form: use a participle instead, or name the count last.
-COUNT = re.compile(r"\{(counted|share_of)\(")
-VERB = re.compile(r" (?:have|has|are|is|were|was|do|does|say|says)\b")
-UNGRAMMATICAL = re.compile(
-    r"\b1 (?!is\b|was\b|has\b|as\b|ms\b|finds\b)[a-z]+s\b|NoneType|\ba (?=[aeio][a-z]+\b)(?!one\b)"
-    r"|\ban (?![aeiou]|h|x\b|[A-Z`'])|<class|object at 0x"
-)
 
 
 def run(arguments: list[str], folder: Path) -> Run:
@@ -62,57 +25,6 @@ def run(arguments: list[str], folder: Path) -> Run:
         [CROSSGATE, *arguments], cwd=folder, env=environment(folder), capture_output=True, text=True
     )
     return Run(done.returncode, done.stdout, done.stderr)
-
-
-def f_strings(path: Path) -> Iterator[ast.JoinedStr]:
-    """Yield the f-strings of a module."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.JoinedStr):
-            yield node
-
-
-def may_be_one(value: ast.FormattedValue) -> bool:
-    """Return whether a placeholder may hold the whole number 1.
-
-    Constants are larger than 1; numbers with a format are durations, shares and scores, except
-    those with a comma between thousands.
-    """
-    shown = value.value
-    name = shown.id if isinstance(shown, ast.Name) else getattr(shown, "attr", "")
-    constant = name == "same" or name.isupper() or name in {"body", "chars"}
-    spec = ast.unparse(value.format_spec) if value.format_spec else ""
-    called = isinstance(shown, ast.Call) and getattr(shown.func, "id", "") not in {"len", "sum"}
-    is_text = isinstance(shown, ast.IfExp | ast.JoinedStr) or value.conversion == ord("r")
-    return not (constant or called or is_text or (spec and "," not in spec))
-
-
-@pytest.mark.parametrize(
-    "path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE))
-)
-def test_noun_after_a_count_agrees_with_the_count(path: Path) -> None:
-    wrong = []
-    for text in f_strings(path):
-        for value, after in zip(text.values, text.values[1:], strict=False):
-            if not isinstance(value, ast.FormattedValue) or not isinstance(after, ast.Constant):
-                continue
-            words = str(after.value)
-            noun = PLURAL.match(words) or COUNTED.match(words)
-            if COUNT.match(ast.unparse(value)) and (verb := VERB.match(words)):
-                wrong.append(f"line {value.lineno}: {ast.unparse(value)}{verb[0]}")
-            if noun and noun[0].split()[0] not in NO_NOUNS and may_be_one(value):
-                wrong.append(f"line {value.lineno}: {ast.unparse(value)}{noun[0]}")
-    assert not wrong, f"use counted() of _support/wording.py: {wrong}"
-
-
-@pytest.mark.parametrize(
-    "path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE))
-)
-def test_no_message_spells_an_article_before_a_type(path: Path) -> None:
-    for text in f_strings(path):
-        parts = [str(part.value) if isinstance(part, ast.Constant) else "" for part in text.values]
-        for value, before in zip(text.values[1:], parts, strict=False):
-            if isinstance(value, ast.FormattedValue) and before.endswith((" a ", " an ")):
-                assert "__name__" not in ast.unparse(value), f"use type_of(): line {value.lineno}"
 
 
 COMMAND = re.compile(r"`crossgate ([a-z]+)")
@@ -128,31 +40,12 @@ def literals(path: Path) -> Iterator[str]:
 def test_messages_and_docs_name_commands_that_exist() -> None:
     texts = [text for path in PACKAGE.rglob("*.py") for text in literals(path)]
     root = Path(__file__).parents[1]
-    pages = [*root.glob("*.md"), *root.glob("docs/*.md"), *root.glob("eval/*.md")]
+    pages = {*root.glob("*.md"), *root.glob("docs/*.md"), *root.glob("eval/*.md")}
+    pages -= {root / "CHANGELOG.md"}  # which names commands that are gone
     texts += [page.read_text(encoding="utf-8") for page in pages]
     named = {name for text in texts for name in COMMAND.findall(text)}
     assert len(named) > 5
     assert named <= COMMANDS.keys()
-
-
-def test_errors_of_wrong_arguments_are_grammatical(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    messages = set()
-    for function, positional, named in calls(tmp_path):
-        for place in range(len(positional)):
-            for value in WRONG:
-                given: list[Any] = [*positional]
-                given[place] = value
-                try:
-                    function(*given, **named)
-                except CrossgateError as error:
-                    messages.add(str(error).replace(repr(value), "VALUE"))
-                except Exception:  # of another type, which other tests judge
-                    continue
-    assert len(messages) > 50
-    assert not [message for message in messages if UNGRAMMATICAL.search(message)]
 
 
 @pytest.fixture(scope="module")
@@ -195,7 +88,6 @@ def test_command_error_gives_a_remedy(folder: Path, arguments: list[str], said: 
     done = run(arguments, folder)
     assert done.code in (1, 2)
     assert said in done.err
-    assert not UNGRAMMATICAL.search(done.err)
 
 
 def test_nothing_that_fits_is_said_once(folder: Path) -> None:
@@ -203,12 +95,6 @@ def test_nothing_that_fits_is_said_once(folder: Path) -> None:
     assert done.code == 1
     assert re.fullmatch(r"nothing fits: [^\n]+ \(\d+ ms\)\n", done.out)
     assert len(re.findall("nothing", done.out)) == 1
-
-
-def test_report_of_one_query_is_grammatical(folder: Path) -> None:
-    done = run(["eval", "skills", "labels.jsonl"], folder)
-    assert done.code == 0, done.err
-    assert not UNGRAMMATICAL.search(done.out)
 
 
 def test_unknown_model_without_a_similar_name_gets_all_names() -> None:

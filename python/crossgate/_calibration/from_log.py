@@ -310,7 +310,9 @@ def _left_out(unused: int, degraded: int, unread: int, others: int) -> list[str]
 
 
 def _because(left_out: Sequence[str]) -> str:
-    return f": {'; '.join(left_out)}" if left_out else ": record uses with `crossgate used`"
+    return (
+        f": {'; '.join(left_out)}" if left_out else ": record uses with `crossgate feedback used`"
+    )
 
 
 def _share(part: int, whole: int) -> str:

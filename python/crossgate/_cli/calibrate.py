@@ -390,7 +390,7 @@ def _logged_run(path: str, options: argparse.Namespace) -> Run:
         if getattr(options, name):
             message = f"--{name.replace('_', '-')} applies to datasets, not to a log"
             if name == "from_transcripts":
-                message += ": record opened skills with `crossgate used --from-transcripts FOLDER`"
+                message += ": record opened skills with `crossgate usage FOLDER --record`"
             raise InputError("out_of_range", message)
     logged = run_from_log(path, strict=options.strict)
     say_skipped(logged.problems, path)
