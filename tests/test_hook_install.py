@@ -544,9 +544,13 @@ SWITCHES = [
 
 
 @pytest.mark.parametrize(("agent", "file", "values"), SWITCHES)
-def test_disabled_hooks_are_reported(
-    home: Home, agent: str, file: str, values: dict[str, Any]
+def test_disabled_hooks_are_found(
+    home: Home, monkeypatch: pytest.MonkeyPatch, agent: str, file: str, values: dict[str, Any]
 ) -> None:
+    monkeypatch.setenv("HOME", str(home.path))
+    monkeypatch.chdir(home.path / "work")
+    for name in ("CLAUDE_CONFIG_DIR", "CLAUDE_PROJECT_DIR", "CODEX_HOME", "GEMINI_PROJECT_DIR"):
+        monkeypatch.delenv(name, raising=False)
     path = home.path / file
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(values)
@@ -554,25 +558,24 @@ def test_disabled_hooks_are_reported(
         ((key, value),) = values["features"].items()
         text = f"[features]\n{key} = {json.dumps(value)}\n"
     path.write_text(text)
-    (home.path / ".agents").symlink_to(home.path / ".claude")
-    done = home.run("hook", "install", "--agent", agent)
-    assert done.returncode == 0, done.stderr
-    assert f"{path} has " in done.stderr
-    assert f"so {agent} does not run the hook" in done.stderr
+    (found,) = switched_off(AGENTS[agent])
+    assert found.startswith(f"{path} has ")
     text = path.read_text().replace("true", "null").replace("false", "true")
     path.write_text(text.replace(PROGRAM, "date"))
-    assert "does not run the hook" not in home.run("hook", "install", "--agent", agent).stderr
+    assert switched_off(AGENTS[agent]) == []
 
 
 @pytest.mark.parametrize(("agent", "file", "values"), [SWITCHES[2], SWITCHES[5]])
-def test_doctor_and_try_report_disabled_hooks(
+def test_disabled_hooks_are_reported(
     home: Home, agent: str, file: str, values: dict[str, Any]
 ) -> None:
     path = home.path / file
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(values))
     (home.path / ".agents").symlink_to(home.path / ".claude")
-    assert home.run("hook", "install", "--agent", agent).returncode == 0
+    done = home.run("hook", "install", "--agent", agent)
+    assert done.returncode == 0, done.stderr
+    assert f"so {agent} does not run the hook" in done.stderr
     line = next(line for line in home.run("doctor").stdout.split("\n") if f"hook {agent}" in line)
     assert line.startswith("off")
     assert "does not run the hook" in line
