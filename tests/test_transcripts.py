@@ -121,6 +121,9 @@ def test_skills_opened_after_a_command_are_ignored(tmp_path: Path) -> None:
     assert heard(path) == [("hi", ())]
 
 
+KEYS = ["type", "message", "content", "user", "tool_use", "input", "name", "text"]
+
+
 @settings(max_examples=200, deadline=None)
 @given(
     st.lists(
@@ -128,24 +131,7 @@ def test_skills_opened_after_a_command_are_ignored(tmp_path: Path) -> None:
             st.binary(),
             st.recursive(
                 st.none() | st.text() | st.integers(),
-                lambda x: (
-                    st.lists(x)
-                    | st.dictionaries(
-                        st.sampled_from(
-                            [
-                                "type",
-                                "message",
-                                "content",
-                                "user",
-                                "tool_use",
-                                "input",
-                                "name",
-                                "text",
-                            ]
-                        ),
-                        x,
-                    )
-                ),
+                lambda x: st.lists(x) | st.dictionaries(st.sampled_from(KEYS), x),
             ).map(lambda x: json.dumps(x).encode()),
         )
     )

@@ -47,8 +47,7 @@ def run(options: argparse.Namespace) -> int:
 
         serve(options.proxy)
         return DONE
-    from crossgate._agents.mcp.index_handle import IndexHandle
-    from crossgate._agents.mcp.server import serve_stdio, server
+    from crossgate._agents.mcp.server import IndexHandle, serve_stdio, server
 
     for path in filter(None, (options.index, options.tools)):
         if not os.path.exists(path):  # it may be built later

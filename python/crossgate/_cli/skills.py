@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,14 +94,7 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _values(skill: ListedSkill) -> dict[str, Any]:
-    return {
-        "name": skill.name,
-        "path": str(skill.path),
-        "tokens": skill.tokens,
-        "uses": skill.uses,
-        "last_use": skill.last_use or None,
-        "shown": skill.shown,
-    }
+    return {**asdict(skill), "path": str(skill.path), "last_use": skill.last_use or None}
 
 
 def _agents_here() -> list[Agent]:

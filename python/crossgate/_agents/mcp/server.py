@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
@@ -15,12 +17,13 @@ from mcp.types import ToolAnnotations
 from pydantic import BaseModel, Field
 
 from crossgate._agents.hook.answer import file_of
-from crossgate._agents.mcp.index_handle import IndexHandle
 from crossgate._agents.mcp.unparsable_messages import answering
 from crossgate._core import __version__
 from crossgate._decision.context import Context
 from crossgate._decision.orderings import nearest
 from crossgate._decision.rerank_candidates import arerank
+from crossgate._decision.router import Router
+from crossgate._retrieval.document_index import Index
 from crossgate._support.checks import check_confidence
 from crossgate._support.errors import CrossgateError
 from crossgate._support.sanitize import sanitize, sanitize_line, sanitize_quotation
@@ -139,6 +142,45 @@ class Ranking(ReportedDecision):
     """The caller's documents, best first."""
 
     documents: list[RankedText]
+
+
+class IndexHandle:
+    """The router over the current version of an index file; threads may share it.
+
+    Args:
+        path: The index file. It need not exist yet.
+        options: Further arguments of the router.
+    """
+
+    def __init__(self, path: str, **options: Any) -> None:
+        self._path = path
+        self._options = options
+        self._lock = threading.Lock()
+        self._router: Router | None = None
+        self._stamp: tuple[int, int, int] | None = None
+
+    def router(self) -> Router:
+        """Return the router.
+
+        Raises:
+            IndexFileError: As `Index.open`. The previous version is not used instead, since its
+                skills may have been removed.
+            ProfileError: If the profile does not belong to the index.
+        """
+        with self._lock:
+            stamp = self._stamp_of_file()
+            if self._router is None or stamp is None or stamp != self._stamp:
+                # Before reading, so that a file that is replaced meanwhile is read again.
+                self._router = Router(Index.open(self._path), **self._options)
+                self._stamp = stamp
+            return self._router
+
+    def _stamp_of_file(self) -> tuple[int, int, int] | None:
+        try:
+            status = os.stat(self._path)
+        except OSError:
+            return None
+        return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def server(
