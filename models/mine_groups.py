@@ -23,8 +23,8 @@ from hashes import check_hashes
 
 from crossgate import Document, Index, OnnxEmbedder
 from crossgate._core import Blend
-from crossgate._decision.cascade import readable
 from crossgate._decision.router import DEFAULT_PROFILE
+from crossgate._decision.stage1 import readable
 
 HERE = Path(__file__).parent
 

@@ -31,6 +31,7 @@ from crossgate import (
 )
 from crossgate._core import Blend, Combine, Floors, Lexical
 from crossgate._decision import cascade
+from crossgate._decision.stage1 import Stage1
 from crossgate._reranking.chain import Chain
 from crossgate._values.options import DecisionOptions
 from crossgate._values.prompts import unsplit
@@ -96,7 +97,7 @@ def decide(
     return cascade.run(
         cascade.Request(
             prompt=unsplit("query"),
-            stage1=lambda: cascade.Stage1(scored=candidates, documents=documents),
+            stage1=lambda: Stage1(scored=candidates, documents=documents),
             profile=profile,
             policy=policy or Policy(),
             rerankers=Chain(None if scores is None else reranker),

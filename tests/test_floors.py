@@ -24,6 +24,7 @@ from crossgate import (
 )
 from crossgate._core import Blend, Combine, Floors, Lexical
 from crossgate._decision import cascade
+from crossgate._decision.stage1 import Stage1
 from crossgate._reranking.chain import Chain
 from crossgate._values.options import DecisionOptions
 from crossgate._values.prompts import unsplit
@@ -67,7 +68,7 @@ def decide(
     return cascade.run(
         cascade.Request(
             prompt=unsplit("query"),
-            stage1=lambda: cascade.Stage1(
+            stage1=lambda: Stage1(
                 scored=scored,
                 documents={
                     name: Document(
@@ -173,7 +174,7 @@ def test_winner_below_the_floor_does_not_win() -> None:
         return cascade.run(
             cascade.Request(
                 prompt=unsplit("query"),
-                stage1=lambda: cascade.Stage1(scored=scored, documents=documents),
+                stage1=lambda: Stage1(scored=scored, documents=documents),
                 profile=BY_COSINE,
                 policy=Policy(floors=Floors(default=floor), lexical=Lexical(score=5.0, margin=1.0)),
                 rerankers=Chain(RecordingReranker()),

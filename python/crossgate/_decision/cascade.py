@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import crossgate._core as _core
+from crossgate._decision.stage1 import Stage1, milliseconds, readable
 from crossgate._reranking.chain import CallOutcome, CanStop, Chain, RerankerCall, Stage2Outcome
 from crossgate._reranking.contract import NO_DEADLINE, Deadline
 from crossgate._retrieval.windows import Window, is_long, windows
@@ -41,46 +42,6 @@ if TYPE_CHECKING:
 STAGE1 = "stage1"
 EMPTY = "empty"
 _SHORT_QUERY = 128
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stage1:
-    """The output of stage 1.
-
-    Attributes:
-        scored: The candidates with their scores.
-        documents: The documents of the candidates, by id.
-        degraded: Parts of stage 1 that did not run as configured.
-        warnings: Signs that the candidates are unreliable.
-        timings: Milliseconds per step of stage 1.
-        need: The probability, in [0, 1], that the query asks for something that a document can
-            serve; None if it is unknown, or if the caller has decided that a document is needed.
-        compared: Number of documents that were compared with the query; None for that of `scored`.
-        indexes: Positions of the documents in the caller's list, from 0; empty without a list.
-        windows: The parts of long documents that stage 2 reads, by id; those of other documents of
-            the pool are chosen when stage 2 begins.
-        empty: Documents without text, which are the last hits.
-        corrected: The text for stage 2 if words were corrected; None for that of the request.
-        read: The text of the query for stage 2; empty for the query itself.
-        context: The context of the query for the trace; empty without one.
-        everything: Scores all documents that the request allows, candidates or not; None if nothing
-            was searched.
-    """
-
-    scored: Sequence[_core.Scored]
-    documents: Mapping[str, Document]
-    degraded: tuple[Degradation, ...] = ()
-    warnings: tuple[ResultWarning, ...] = ()
-    timings: Mapping[str, float] = field(default_factory=dict)
-    need: float | None = None
-    compared: int | None = None
-    indexes: Mapping[str, int] = field(default_factory=dict)
-    windows: Mapping[str, Window] = field(default_factory=dict)
-    empty: Sequence[Document] = ()
-    corrected: str | None = None
-    read: str = ""
-    context: Mapping[str, Any] = field(default_factory=dict)
-    everything: Callable[[], Sequence[_core.Scored]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,32 +193,6 @@ def _steps(request: Request) -> Generator[RerankerCall, CallOutcome, RouteResult
     return watch.route_finished(request.prompt.text, result) if watch else result
 
 
-Made = TypeVar("Made")
-
-
-def in_time(
-    work: Callable[[], Made], deadline: Deadline, name: str, *, least: float = 0.0
-) -> Made | None:
-    """Return what the work makes; None if time runs out, and then a thread continues it.
-
-    Args:
-        work: The work.
-        deadline: When the query must be decided.
-        name: Name of the thread.
-        least: Minimum seconds to wait.
-    """
-    left = deadline.left
-    if left is None:
-        return work()
-    from concurrent.futures import wait
-
-    from crossgate._runtime.threads import run_on_thread
-
-    future = run_on_thread(work, name)
-    wait([future], max(left, least))
-    return future.result() if future.done() else None
-
-
 def replay(trace: Mapping[str, Any]) -> dict[str, Any]:
     """Decide again from a trace, without index, models or clock.
 
@@ -349,13 +284,6 @@ def _passages(
     ]
 
 
-def readable(document: Document, passage: _core.Span | None) -> str:
-    """Return the text for stage 2: the head, and the best-matching passage of the body."""
-    if passage is None:
-        return document.content
-    return f"{document.content}\n{document.body[passage.start : passage.end]}"
-
-
 def _hits(
     gated: _core.Gated,
     decision: _core.Decision,
@@ -418,8 +346,3 @@ def _watch(hook: TelemetryHook) -> Watch:
     from crossgate._telemetry.events import Watch
 
     return Watch(hook)
-
-
-def milliseconds(since: float) -> float:
-    """Return the milliseconds since a reading of `perf_counter`."""
-    return (perf_counter() - since) * 1000

@@ -13,7 +13,8 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from typing import Any, NamedTuple
 
 import crossgate._core as _core
-from crossgate._decision.cascade import Request, Stage1, replay, run
+from crossgate._decision.cascade import Request, replay, run
+from crossgate._decision.stage1 import Stage1
 from crossgate._support.errors import InputError
 from crossgate._support.wording import counted
 from crossgate._values.results import Document, RouteResult

@@ -14,16 +14,17 @@ from typing import TYPE_CHECKING, Any, Unpack
 import crossgate._core as _core
 from crossgate._core import Combine, Policy, Profile
 from crossgate._decision.batch import Progress, decide_many
-from crossgate._decision.cascade import (
-    Request,
+from crossgate._decision.cascade import Request, arun, run
+from crossgate._decision.context import Context, check_context, traced
+from crossgate._decision.stage1 import (
+    Searched,
     Stage1,
-    arun,
     in_time,
     milliseconds,
     readable,
-    run,
+    spelling_warnings,
+    with_history,
 )
-from crossgate._decision.context import Context, Conversation, check_context, mixed, traced
 from crossgate._reranking.chain import Chain, load, unloaded
 from crossgate._reranking.contract import Deadline
 from crossgate._retrieval.document_index import Index, bundled_embedder, check_documents, is_blank
@@ -248,9 +249,7 @@ class _CandidateSearch:
         self._positions = {given.id: position for position, given in enumerate(candidates)}
         self._empty = [given for given in candidates if is_blank(given)]
         self.documents = [given for given in candidates if not is_blank(given)]
-        self.warnings: list[ResultWarning] = []
-        for word, known in corrections.items():
-            self._warn("spelling", f"no candidate has the word {word!r}: it was read as {known!r}")
+        self.warnings: list[ResultWarning] = [*spelling_warnings(corrections)]
         self._foreign = _foreign_language(query, self.documents)
         if self._foreign is not None:
             self._warn(
@@ -293,14 +292,15 @@ class _CandidateSearch:
             )
             late = (Degradation(code="budget", detail=detail),)
             unread = [_unread(document.id) for document in self.documents]
-            searched = unread, {}, (), Conversation()
-        found, chosen, failed, conversation = searched
+            searched = Searched(unread, {}, None), {}
+        (_, _, _, conversation, failed), chosen = searched
+        scored: Sequence[_core.Scored] = searched[0].scored
         if late or self.keep_scores or self._vector is None:
-            found = self._with_given_scores(found, profile, is_late=bool(late))
+            scored = self._with_given_scores(scored, profile, is_late=bool(late))
         if profile.relevance.stage2 is not None and not late:
-            found = self._with_coverage(found, chosen, profile)
+            scored = self._with_coverage(scored, chosen, profile)
         return Stage1(
-            scored=found,
+            scored=scored,
             documents={document.id: document for document in self.documents},
             degraded=(*notes, *late, *failed),
             warnings=tuple(self.warnings),
@@ -343,7 +343,7 @@ class _CandidateSearch:
     def _warn(self, code: str, detail: str) -> None:
         self.warnings.append(ResultWarning(code=code, detail=detail))
 
-    def _search(self, profile: Profile) -> _Searched:
+    def _search(self, profile: Profile) -> tuple[Searched, Mapping[str, Window]]:
         chosen = windows(self.query, self.documents, language=self._language)
         vector, vectors = self._vector, {d.id: d.vector for d in self.documents}
         failed: tuple[Degradation, ...] = ()
@@ -358,24 +358,23 @@ class _CandidateSearch:
         )
         search = partial(
             index.search,
-            self.query,
             blend=profile.blend,
             evidence=profile.evidence,
             technologies=self._context.technologies,
             per_channel=max(2, len(self.documents)),
             embed=False,
         )
-        scored, _ = search(vector)
-        conversation = Conversation.of(self.query, self._context, scored, len(scored), profile)
-        if conversation.history:
-            if self.embeds and vector is not None:
-                texts, weights = zip(*conversation.history, strict=True)
-                try:
-                    vector = mixed(vector, bundled_embedder().embed(list(texts)), weights)
-                except ModelError as error:  # the words of the earlier requests still count
-                    failed = (*failed, degradation("embedder", error))
-            scored, _ = search(vector, history=conversation.history)
-        return scored, chosen, failed, conversation
+        scored, documents = search(self.query, vector)
+        found = with_history(
+            Searched(scored, documents, vector, degraded=failed),
+            search,
+            self.query,
+            self._context,
+            profile,
+            compared=len(scored),
+            embed=bundled_embedder().embed if self.embeds and vector is not None else None,
+        )
+        return found, chosen
 
     def _embedded(
         self, chosen: Mapping[str, Window]
@@ -421,11 +420,6 @@ class _CandidateSearch:
             keep=self.keep_scores,
             blend=profile.blend,
         )
-
-
-_Searched = tuple[
-    Sequence[_core.Scored], Mapping[str, Window], tuple[Degradation, ...], Conversation
-]
 
 
 def _foreign_language(query: str, documents: Sequence[Document]) -> str | None:

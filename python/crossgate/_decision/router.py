@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from heapq import nlargest
 from os import PathLike
 from pathlib import Path
 from time import perf_counter
@@ -16,20 +15,12 @@ from typing import TYPE_CHECKING, Unpack
 import crossgate._core as _core
 from crossgate._core import Policy, Profile
 from crossgate._decision.batch import Progress, decide_many
-from crossgate._decision.cascade import (
-    Request,
-    Stage1,
-    arun,
-    in_time,
-    milliseconds,
-    run,
-)
-from crossgate._decision.context import Conversation, check_context, mixed, traced
+from crossgate._decision.cascade import Request, arun, run
+from crossgate._decision.context import check_context
+from crossgate._decision.stage1 import Stage1, search_index
 from crossgate._reranking.chain import Chain
 from crossgate._reranking.contract import NO_DEADLINE, Deadline, passages_of
 from crossgate._retrieval.document_index import Index, check_embedder, embedder_mismatch, id_of
-from crossgate._retrieval.spelling import corrected_to
-from crossgate._retrieval.windows import Window, windows, with_window_cosines
 from crossgate._runtime.models.manifest import ROUTING_RERANKER, languages_of
 from crossgate._support.checks import (
     check_confidence,
@@ -37,18 +28,15 @@ from crossgate._support.checks import (
     check_text,
     is_empty,
 )
-from crossgate._support.errors import CrossgateError, IndexFileError, InputError, RerankerError
-from crossgate._support.wording import counted, type_of
+from crossgate._support.errors import InputError, RerankerError
+from crossgate._support.wording import type_of
 from crossgate._values.options import DecisionOptions
 from crossgate._values.profile_files import as_policy, as_profile, read_profile
 from crossgate._values.prompts import Prompt, read_prompt
 from crossgate._values.results import (
     Degradation,
-    Document,
     ResultWarning,
     RouteResult,
-    Vector,
-    degradation,
 )
 
 if TYPE_CHECKING:
@@ -252,170 +240,17 @@ class Router:
             with suppress(RerankerError):
                 reranker.score("warm up", passages_of(["warm up"]), deadline=NO_DEADLINE)
 
-    def _stage1(
-        self,
-        prompt: Prompt,
-        options: DecisionOptions,
-        deadline: Deadline,
-    ) -> Stage1:
-        start = perf_counter()
-        vector, context = options.vector, options.context
+    def _stage1(self, prompt: Prompt, options: DecisionOptions, deadline: Deadline) -> Stage1:
         if is_empty(prompt.text):
             return Stage1(scored=[], documents={}, warnings=(_EMPTY_QUERY,))
-        given = vector is not None
-        notes: tuple[Degradation, ...] = ()
-        if not given:
-            vector, notes = self._embedded(prompt.searched)
-        embedded = milliseconds(start)
-        search = partial(
-            self.index.search,
-            embed=False,
-            blend=self.profile.blend,
-            evidence=self.profile.evidence,
-            technologies=() if context is None else context.technologies,
-            per_channel=self.profile.per_channel,
-            allow=options.allow,
-            deny=options.deny,
+        found = search_index(
+            self.index, self._load_embedder, prompt, options, self.profile, deadline
         )
-        try:
-            scored, documents = search(prompt.searched, vector)
-        except Exception as error:
-            if given or vector is None or isinstance(error, IndexFileError):
-                raise
-            # An invalid vector counts as a failure of the embedder; BM25 decides alone.
-            vector, notes = None, (degradation("embedder", error),)
-            scored, documents = search(prompt.searched, None)
-        text, corrections = self._corrected(prompt.searched, documents.values())
-        if corrections:
-            if vector is not None and not given:
-                vector, notes = self._embedded(text)
-            scored, documents = search(text, vector)
-        need = self._need(self._vector_of_request(prompt, vector, given=given))
-        compared = self._compared(options)
-        conversation = Conversation()
-        if context is not None:
-            conversation = Conversation.of(text, context, scored, compared, self.profile)
-        if conversation.history:
-            vector, failed = self._with_history(vector, conversation)
-            notes = (*notes, *failed)
-            scored, documents = search(text, vector, history=conversation.history)
-            if need is not None and conversation.goes_on:
-                need = max(need, self._need(vector) or 0.0)
-        chosen = self._windows(text, scored, documents)
-        if chosen and vector is not None:
-            scored, failed = self._read_windows(scored, chosen, vector, deadline)
-            notes = (*notes, *failed)
-        return Stage1(
-            scored=scored,
-            documents=documents,
-            everything=lambda: (
-                search(
-                    text, vector, history=conversation.history, per_channel=max(2, len(self.index))
-                ).scored
-            ),
-            degraded=(*self._notes, *notes),
-            warnings=(*self._warnings, *self._unreadable(prompt), *corrections),
-            corrected=text if corrections else None,
-            timings={"embed": embedded, "search": milliseconds(start) - embedded},
-            need=need,
-            compared=compared,
-            read=conversation.read_with(text) if conversation.goes_on else "",
-            context={} if context is None else traced(context, conversation),
-            windows=chosen,
+        return replace(
+            found,
+            degraded=(*self._notes, *found.degraded),
+            warnings=(*self._warnings, *self._unreadable(prompt), *found.warnings),
         )
-
-    def _windows(
-        self, query: str, scored: Sequence[_core.Scored], documents: Mapping[str, Document]
-    ) -> Mapping[str, Window]:
-        """Return the windows of long texts that may reach stage 2: of the best by each order.
-
-        The profile was fitted on cosines without the body, so those of bodies are chosen later.
-        """
-        by_words = nlargest(self.profile.pool, scored, key=lambda found: found.bm25)
-        near = {found.id: None for found in (*scored[: self.profile.pool], *by_words)}
-        texts = (documents[id] for id in near if not documents[id].body)
-        return windows(query, texts, language=self.index.language)
-
-    def _read_windows(
-        self,
-        scored: list[_core.Scored],
-        chosen: Mapping[str, Window],
-        vector: Vector,
-        deadline: Deadline,
-    ) -> tuple[list[_core.Scored], tuple[Degradation, ...]]:
-        """Return the candidates with the cosines of their windows.
-
-        The vector of a document in the index has only the beginning of a long text.
-        """
-        texts = [window.text for window in chosen.values()]
-        try:
-            embedder = self._load_embedder()
-        except CrossgateError:  # the index has vectors of an external embedder
-            return scored, ()
-        try:
-            made = in_time(lambda: embedder.embed(texts), deadline, "windows")
-            if made is None:
-                detail = (
-                    f"{deadline.budget_ms:g} ms was too short to embed "
-                    f"{counted(len(texts), 'long text')}: only their beginnings have cosines"
-                )
-                return scored, (Degradation(code="budget", detail=detail),)
-            vectors = dict(zip(chosen, made, strict=True))
-            return with_window_cosines(scored, chosen, vector, vectors, self.profile), ()
-        except Exception as error:  # the beginnings of the texts still have cosines
-            return scored, (degradation("embedder", error),)
-
-    def _compared(self, options: DecisionOptions) -> int:
-        """Return how many documents of the index the request allows."""
-        if options.allow is None:
-            return len(self.index) - sum(id in self.index for id in options.deny)
-        return sum(id in self.index for id in set(options.allow).difference(options.deny))
-
-    def _with_history(
-        self, vector: Vector | None, conversation: Conversation
-    ) -> tuple[Vector | None, tuple[Degradation, ...]]:
-        """Return the vector of a query and of the earlier requests that count for it."""
-        if vector is None:
-            return None, ()
-        texts, weights = zip(*conversation.history, strict=True)
-        try:
-            earlier = self._load_embedder().embed(list(texts))
-        except Exception as error:  # the words of the earlier requests still count
-            return vector, (degradation("embedder", error),)
-        return mixed(vector, earlier, weights), ()
-
-    def _embedded(self, query: str) -> tuple[Vector | None, tuple[Degradation, ...]]:
-        """Return the query's vector, or None and the reason."""
-        if not self.index.dimension:
-            return None, ()
-        try:
-            vector = self._load_embedder().embed([query])[0]
-            if vector is None:
-                raise ValueError("the embedder returned no vector")
-        except Exception as error:  # BM25 decides alone
-            return None, (degradation("embedder", error),)
-        return vector, ()
-
-    def _corrected(
-        self, text: str, candidates: Iterable[Document]
-    ) -> tuple[str, tuple[ResultWarning, ...]]:
-        """Return a text with misspelt words corrected to words of the candidates, and warnings."""
-        read, corrections = corrected_to(text, candidates, self.index.language)
-        return read, tuple(
-            ResultWarning(
-                code="spelling",
-                detail=f"no candidate has the word {word!r}: it was read as {similar!r}",
-            )
-            for word, similar in corrections.items()
-        )
-
-    def _vector_of_request(
-        self, prompt: Prompt, vector: Vector | None, *, given: bool
-    ) -> Vector | None:
-        """Return the vector that shows whether a document is needed, which material must not."""
-        if vector is None or given or prompt.searched == prompt.request:
-            return vector
-        return self._embedded(prompt.request)[0]
 
     def _unreadable(self, prompt: Prompt) -> tuple[ResultWarning, ...]:
         """Return a warning if the request is in a language that a model cannot read."""
@@ -439,18 +274,6 @@ class Router:
             "multilingual cross-encoder (--reranker FOLDER) or not at all (--reranker none)"
         )
         return (ResultWarning(code="unsupported_language", detail=detail),)
-
-    def _need(self, vector: Vector | None) -> float | None:
-        """Return the probability that the query needs any document, or None if unknown."""
-        if vector is None:
-            return None
-        from crossgate._retrieval.embedding import OnnxEmbedder
-
-        try:
-            embedder = self._load_embedder()
-        except CrossgateError:  # the index has vectors of an external embedder
-            return None
-        return embedder.need(vector) if isinstance(embedder, OnnxEmbedder) else None
 
     def _load_embedder(self) -> Embedder:
         return self.index.load_embedder() if self._embedder is None else self._embedder

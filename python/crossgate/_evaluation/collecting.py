@@ -17,9 +17,10 @@ from tqdm import tqdm
 
 import crossgate._core as _core
 from crossgate._core import Policy, Profile, Scored
-from crossgate._decision.cascade import readable, sources_of
+from crossgate._decision.cascade import sources_of
 from crossgate._decision.rerank_candidates import PASSAGE_PROFILE, rerank
 from crossgate._decision.router import Router
+from crossgate._decision.stage1 import readable
 from crossgate._evaluation.labels import Dataset, LabelledQuery, ProblemLog, json_objects
 from crossgate._evaluation.stored_runs import (
     ALL_MODES,

@@ -28,7 +28,8 @@ from typing import Any, Literal, get_args
 import crossgate._core as _core
 import crossgate._decision.cascade as cascade
 from crossgate._core import Policy, Profile
-from crossgate._decision.cascade import Request, Stage1
+from crossgate._decision.cascade import Request
+from crossgate._decision.stage1 import Stage1
 from crossgate._evaluation.labels import read_lines
 from crossgate._reranking.chain import Chain
 from crossgate._reranking.contract import Deadline, Enough, PairScore, Scores

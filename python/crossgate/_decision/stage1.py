@@ -1,0 +1,344 @@
+"""Stage 1: finds and scores the candidates of a query, in an index or in the caller's list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from heapq import nlargest
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+
+import crossgate._core as _core
+from crossgate._decision.context import Context, Conversation, mixed, traced
+from crossgate._retrieval.spelling import corrected_to
+from crossgate._retrieval.windows import Window, windows, with_window_cosines
+from crossgate._support.errors import CrossgateError, IndexFileError
+from crossgate._support.wording import counted
+from crossgate._values.results import Degradation, Document, ResultWarning, Vector, degradation
+
+if TYPE_CHECKING:
+    from crossgate._core import Profile
+    from crossgate._reranking.contract import Deadline
+    from crossgate._retrieval.document_index import Index, SearchResult
+    from crossgate._retrieval.embedding import Embedder
+    from crossgate._values.options import DecisionOptions
+    from crossgate._values.prompts import Prompt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage1:
+    """The output of stage 1.
+
+    Attributes:
+        scored: The candidates with their scores.
+        documents: The documents of the candidates, by id.
+        degraded: Parts of stage 1 that did not run as configured.
+        warnings: Signs that the candidates are unreliable.
+        timings: Milliseconds per step of stage 1.
+        need: The probability, in [0, 1], that the query asks for something that a document can
+            serve; None if it is unknown, or if the caller has decided that a document is needed.
+        compared: Number of documents that were compared with the query; None for that of `scored`.
+        indexes: Positions of the documents in the caller's list, from 0; empty without a list.
+        windows: The parts of long documents that stage 2 reads, by id; those of other documents of
+            the pool are chosen when stage 2 begins.
+        empty: Documents without text, which are the last hits.
+        corrected: The text for stage 2 if words were corrected; None for that of the request.
+        read: The text of the query for stage 2; empty for the query itself.
+        context: The context of the query for the trace; empty without one.
+        everything: Scores all documents that the request allows, candidates or not; None if nothing
+            was searched.
+    """
+
+    scored: Sequence[_core.Scored]
+    documents: Mapping[str, Document]
+    degraded: tuple[Degradation, ...] = ()
+    warnings: tuple[ResultWarning, ...] = ()
+    timings: Mapping[str, float] = field(default_factory=dict)
+    need: float | None = None
+    compared: int | None = None
+    indexes: Mapping[str, int] = field(default_factory=dict)
+    windows: Mapping[str, Window] = field(default_factory=dict)
+    empty: Sequence[Document] = ()
+    corrected: str | None = None
+    read: str = ""
+    context: Mapping[str, Any] = field(default_factory=dict)
+    everything: Callable[[], Sequence[_core.Scored]] | None = None
+
+
+class Search(Protocol):
+    """Scores documents for a query."""
+
+    def __call__(
+        self,
+        query: str,
+        vector: Vector | None,
+        *,
+        history: Sequence[tuple[str, float]] = (),
+    ) -> SearchResult:
+        """Return the best documents, with the weighted earlier requests that count."""
+
+
+class Searched(NamedTuple):
+    """The candidates of a query in its conversation.
+
+    Attributes:
+        scored: The candidates.
+        documents: Their documents by id.
+        vector: The vector of the query and of the earlier requests that count for it.
+        conversation: Those requests.
+        degraded: Why the vectors of earlier requests are missing, if they are.
+    """
+
+    scored: list[_core.Scored]
+    documents: Mapping[str, Document]
+    vector: Vector | None
+    conversation: Conversation = Conversation()
+    degraded: tuple[Degradation, ...] = ()
+
+
+def with_history(
+    first: Searched,
+    search: Search,
+    query: str,
+    context: Context,
+    profile: Profile,
+    *,
+    compared: int,
+    embed: Callable[[Sequence[str]], Sequence[Vector]] | None,
+) -> Searched:
+    """Search again with the earlier requests that count for a query, if any do.
+
+    Args:
+        first: The candidates for the query alone.
+        search: Searches.
+        query: The query.
+        context: Its context.
+        profile: The profile whose confidence says how well the best candidate fits.
+        compared: Number of documents that were compared.
+        embed: Embeds the earlier requests; None if only their words count.
+    """
+    conversation = Conversation.of(query, context, first.scored, compared, profile)
+    if not conversation.history:
+        return first._replace(conversation=conversation)
+    vector, degraded = first.vector, first.degraded
+    if vector is not None and embed is not None:
+        texts, weights = zip(*conversation.history, strict=True)
+        try:
+            vector = mixed(vector, embed(list(texts)), weights)
+        except Exception as error:  # the words of the earlier requests still count
+            degraded = (*degraded, degradation("embedder", error))
+    found = search(query, vector, history=conversation.history)
+    return Searched(found.scored, found.documents, vector, conversation, degraded)
+
+
+def search_index(
+    index: Index,
+    load_embedder: Callable[[], Embedder],
+    prompt: Prompt,
+    options: DecisionOptions,
+    profile: Profile,
+    deadline: Deadline,
+) -> Stage1:
+    """Find the candidates of a query in an index.
+
+    The query is embedded and searched once. A query with misspelt words is searched again with the
+    words of the candidates, and one in a conversation with the earlier requests that count.
+
+    Args:
+        index: The index.
+        load_embedder: Returns the model that made the index's vectors.
+        prompt: The prompt, which is not empty.
+        options: What the caller has chosen.
+        profile: The profile.
+        deadline: When the query must be decided.
+    """
+
+    def embed(texts: Sequence[str]) -> Sequence[Vector]:
+        return load_embedder().embed(texts)
+
+    start = perf_counter()
+    own, context = options.vector, options.context
+    vector, degraded = (own, ()) if own is not None else _embedded(index, embed, prompt.searched)
+    embedded = milliseconds(start)
+    search = partial(
+        index.search,
+        embed=False,
+        blend=profile.blend,
+        evidence=profile.evidence,
+        technologies=() if context is None else context.technologies,
+        per_channel=profile.per_channel,
+        allow=options.allow,
+        deny=options.deny,
+    )
+    try:
+        first = search(prompt.searched, vector)
+    except Exception as error:
+        if own is not None or vector is None or isinstance(error, IndexFileError):
+            raise
+        # An invalid vector counts as a failure of the embedder; BM25 decides alone.
+        vector, degraded = None, (degradation("embedder", error),)
+        first = search(prompt.searched, None)
+    query, corrections = corrected_to(prompt.searched, first.documents.values(), index.language)
+    if corrections:
+        if vector is not None and own is None:
+            vector, degraded = _embedded(index, embed, query)
+        first = search(query, vector)
+    # Material must not show whether a document is needed.
+    of_request = vector
+    if vector is not None and own is None and prompt.searched != prompt.request:
+        of_request, _ = _embedded(index, embed, prompt.request)
+    need = _need(load_embedder, of_request)
+    compared = _compared(index, options)
+    found = Searched(first.scored, first.documents, vector, degraded=degraded)
+    if context is not None:
+        found = with_history(found, search, query, context, profile, compared=compared, embed=embed)
+    conversation = found.conversation
+    if need is not None and conversation.goes_on:
+        need = max(need, _need(load_embedder, found.vector) or 0.0)
+    scored, chosen, late = _with_windows(found, query, index, load_embedder, profile, deadline)
+    return Stage1(
+        scored=scored,
+        documents=found.documents,
+        everything=lambda: (
+            search(
+                query,
+                found.vector,
+                history=conversation.history,
+                per_channel=max(2, len(index)),
+            ).scored
+        ),
+        degraded=(*found.degraded, *late),
+        warnings=spelling_warnings(corrections),
+        corrected=query if corrections else None,
+        timings={"embed": embedded, "search": milliseconds(start) - embedded},
+        need=need,
+        compared=compared,
+        read=conversation.read_with(query) if conversation.goes_on else "",
+        context={} if context is None else traced(context, conversation),
+        windows=chosen,
+    )
+
+
+def _embedded(
+    index: Index, embed: Callable[[Sequence[str]], Sequence[Vector]], query: str
+) -> tuple[Vector | None, tuple[Degradation, ...]]:
+    """Return the vector of a query, or None and the reason."""
+    if not index.dimension:
+        return None, ()
+    try:
+        vector = embed([query])[0]
+        if vector is None:
+            raise ValueError("the embedder returned no vector")
+    except Exception as error:  # BM25 decides alone
+        return None, (degradation("embedder", error),)
+    return vector, ()
+
+
+def _need(load_embedder: Callable[[], Embedder], vector: Vector | None) -> float | None:
+    """Return the probability that the query needs any document, or None if unknown."""
+    if vector is None:
+        return None
+    from crossgate._retrieval.embedding import OnnxEmbedder
+
+    try:
+        embedder = load_embedder()
+    except CrossgateError:  # the index has vectors of an external embedder
+        return None
+    return embedder.need(vector) if isinstance(embedder, OnnxEmbedder) else None
+
+
+def _compared(index: Index, options: DecisionOptions) -> int:
+    """Return how many documents of the index the request allows."""
+    if options.allow is None:
+        return len(index) - sum(id in index for id in options.deny)
+    return sum(id in index for id in set(options.allow).difference(options.deny))
+
+
+def _with_windows(
+    found: Searched,
+    query: str,
+    index: Index,
+    load_embedder: Callable[[], Embedder],
+    profile: Profile,
+    deadline: Deadline,
+) -> tuple[list[_core.Scored], Mapping[str, Window], tuple[Degradation, ...]]:
+    """Return the candidates with the cosines of the windows of long texts, and these windows.
+
+    Windows are only those of long texts that may reach stage 2: of the best by each order. The
+    vector of a document in the index has only the beginning of a long text. The profile was fitted
+    on cosines without the body, so windows of bodies are chosen later.
+    """
+    by_words = nlargest(profile.pool, found.scored, key=lambda scored: scored.bm25)
+    near = {scored.id: None for scored in (*found.scored[: profile.pool], *by_words)}
+    texts = (found.documents[id] for id in near if not found.documents[id].body)
+    chosen = windows(query, texts, language=index.language)
+    if not chosen or found.vector is None:
+        return found.scored, chosen, ()
+    try:
+        embedder = load_embedder()
+    except CrossgateError:  # the index has vectors of an external embedder
+        return found.scored, chosen, ()
+    read = [window.text for window in chosen.values()]
+    try:
+        made = in_time(lambda: embedder.embed(read), deadline, "windows")
+        if made is None:
+            detail = (
+                f"{deadline.budget_ms:g} ms was too short to embed "
+                f"{counted(len(read), 'long text')}: only their beginnings have cosines"
+            )
+            return found.scored, chosen, (Degradation(code="budget", detail=detail),)
+        vectors = dict(zip(chosen, made, strict=True))
+        scored = with_window_cosines(found.scored, chosen, found.vector, vectors, profile)
+    except Exception as error:  # the beginnings of the texts still have cosines
+        return found.scored, chosen, (degradation("embedder", error),)
+    return scored, chosen, ()
+
+
+def spelling_warnings(corrections: Mapping[str, str]) -> tuple[ResultWarning, ...]:
+    """Return a warning for each word that was replaced by a word of the candidates."""
+    return tuple(
+        ResultWarning(
+            code="spelling",
+            detail=f"no candidate has the word {word!r}: it was read as {similar!r}",
+        )
+        for word, similar in corrections.items()
+    )
+
+
+def readable(document: Document, passage: _core.Span | None) -> str:
+    """Return the text for stage 2: the head, and the best-matching passage of the body."""
+    if passage is None:
+        return document.content
+    return f"{document.content}\n{document.body[passage.start : passage.end]}"
+
+
+Made = TypeVar("Made")
+
+
+def in_time(
+    work: Callable[[], Made], deadline: Deadline, name: str, *, least: float = 0.0
+) -> Made | None:
+    """Return what the work makes; None if time runs out, and then a thread continues it.
+
+    Args:
+        work: The work.
+        deadline: When the query must be decided.
+        name: Name of the thread.
+        least: Minimum seconds to wait.
+    """
+    left = deadline.left
+    if left is None:
+        return work()
+    from concurrent.futures import wait
+
+    from crossgate._runtime.threads import run_on_thread
+
+    future = run_on_thread(work, name)
+    wait([future], max(left, least))
+    return future.result() if future.done() else None
+
+
+def milliseconds(since: float) -> float:
+    """Return the milliseconds since a reading of `perf_counter`."""
+    return (perf_counter() - since) * 1000
