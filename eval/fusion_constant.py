@@ -10,8 +10,7 @@ from statistics import mean
 
 from crossgate import Index
 from crossgate._evaluation.metrics import recall
-from crossgate._pipelines.decay import decay
-from crossgate._pipelines.hits import time_of
+from crossgate._pipelines.hits import decay, time_of
 from crossgate._pipelines.recipes import from_index, fused
 from crossgate.evaluation import read_dataset
 

@@ -24,9 +24,8 @@ from crossgate._decision.rerank_candidates import rerank
 from crossgate._evaluation import metrics, statistics
 from crossgate._evaluation.sections import points, share
 from crossgate._evaluation.statistics import Interval
-from crossgate._pipelines.decay import decay
 from crossgate._pipelines.diversity import deduplicate
-from crossgate._pipelines.hits import time_of
+from crossgate._pipelines.hits import decay, time_of
 from crossgate._pipelines.recipes import AGREEMENT, Retrieve, diversified, from_index, fused
 from crossgate._reranking.contract import NO_DEADLINE, Deadline, PairScore, Reranker, passages_of
 from crossgate._reranking.cross_encoder import CrossEncoder

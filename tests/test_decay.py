@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from conftest import refused
 from crossgate import Candidate
-from crossgate._pipelines.decay import decay
+from crossgate._pipelines.hits import decay
 
 NOW = datetime(2031, 3, 15, 12, tzinfo=UTC)
 

@@ -21,9 +21,9 @@ from crossgate import (
     rerank,
 )
 from crossgate._cli import doctor
-from crossgate._pipelines.decay import decay
 from crossgate._pipelines.diversity import deduplicate
 from crossgate._pipelines.fusion import CrossEncoderFusion
+from crossgate._pipelines.hits import decay
 from crossgate._reranking import plugins
 from crossgate._reranking.chain import RerankerCall
 from crossgate._reranking.generative import permutation

@@ -5,7 +5,6 @@ from crossgate.pipelines import agent_memory, from_index
 result = agent_memory(query, from_index(index), now=now)
 """
 
-from crossgate._pipelines.decay import decay
 from crossgate._pipelines.diversity import deduplicate, diversify
 from crossgate._pipelines.fusion import (
     CrossEncoderFusion,
@@ -16,6 +15,7 @@ from crossgate._pipelines.fusion import (
     fuse_scores,
     reciprocal_rank,
 )
+from crossgate._pipelines.hits import decay
 from crossgate._pipelines.postprocessing import (
     Step,
     diversify_sources,

@@ -21,10 +21,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from crossgate._core import Combine, Policy, Profile, Winner
 from crossgate._decision.rerank_candidates import rerank
-from crossgate._pipelines.decay import decay
 from crossgate._pipelines.diversity import deduplicate, diversify
 from crossgate._pipelines.fusion import as_shares, reciprocal_rank
-from crossgate._pipelines.hits import as_utc
+from crossgate._pipelines.hits import as_utc, decay
 from crossgate._support.checks import check_count, check_kind, check_query
 from crossgate._support.errors import InputError
 from crossgate._values.results import Candidate, Hit, RouteResult
@@ -57,6 +56,11 @@ The cross-encoder's order is combined with the fused order by rank. To order by 
 and to let diversity weigh their sigmoid, pass a copy with `combine={"mode": "replace"}`. With the
 bundled models that lost recall on both dated sets of `eval/`; with a larger model it may not.
 """
+
+_SWITCH = {text: True for text in ("1", "true", "yes", "on")} | {
+    text: False for text in ("0", "false", "no", "off")
+}
+_MOST = 1_000
 
 K_PARAM = 2.0
 """Constant of the recipes' fusion by rank.
@@ -100,11 +104,9 @@ def agent_memory(
         ProfileError: If the profile cannot be read, or was fitted for another reranker.
         ModelError: If the reranker is given by a name or folder that cannot be used.
     """
-    check_query(query)
-    check_count("the limit", limit)
-    check_kind("retrieve", retrieve, Callable, "a function that takes a query and a number")
-    found = retrieve(query, 20)
-    aged = decay(deduplicate(fused(found, k_param=k_param)), now=now)
+    _check(query, limit, retrieve)
+    per_store = retrieve(query, 20)
+    aged = decay(deduplicate(fused(per_store, k_param=k_param)), now=now)
     result = rerank(
         query,
         aged[:15],
@@ -114,7 +116,7 @@ def agent_memory(
         policy=policy,
         keep_scores=True,
     )
-    return _recorded("agent_memory", result, found, {"now": as_utc(now).isoformat()})
+    return _recorded("agent_memory", result, per_store, now)
 
 
 def context_engine(
@@ -150,14 +152,12 @@ def context_engine(
         ProfileError: If the profile cannot be read, or was fitted for another reranker.
         ModelError: If the reranker is given by a name or folder that cannot be used.
     """
-    check_query(query)
-    check_count("the limit", limit)
-    check_kind("retrieve", retrieve, Callable, "a function that takes a query and a number")
+    _check(query, limit, retrieve)
     if switches is not None:
         check_kind("switches", switches, Switches, "Switches, or None for the environment")
     switches = switches or Switches.from_environment()
-    found = retrieve(query, limit * (switches.retrieval_multiplier if switches.enabled else 1))
-    aged = decay(fused(found, k_param=k_param), now=now)
+    per_store = retrieve(query, limit * (switches.retrieval_multiplier if switches.enabled else 1))
+    aged = decay(fused(per_store, k_param=k_param), now=now)
     result = rerank(
         query,
         aged,
@@ -168,7 +168,13 @@ def context_engine(
         keep_scores=True,
     )
     result = diversified(result, limit=limit)
-    return _recorded("context_engine", result, found, {"now": as_utc(now).isoformat()})
+    return _recorded("context_engine", result, per_store, now)
+
+
+def _check(query: str, limit: object, retrieve: object) -> None:
+    check_query(query)
+    check_count("the limit", limit)
+    check_kind("retrieve", retrieve, Callable, "a function that takes a query and a number")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,12 +213,28 @@ class Switches:
             InputError: `malformed_setting`, with the variable, its value and the allowed values.
         """
         settings: dict[str, Any] = {}
-        for name, read in _SETTINGS.items():
+        for name in ("enabled", "model", "top_k_factor", "retrieval_multiplier"):
             variable = f"CROSSGATE_CONTEXT_ENGINE_RERANKER_{name.upper()}"
             text = environment.get(variable, "").strip()
             if text:
-                settings[name] = read(variable, text)
+                settings[name] = _setting(name, variable, text)
         return cls(**settings)
+
+
+def _setting(name: str, variable: str, text: str) -> object:
+    """Return the value of a switch that the environment has as text."""
+    if name == "model":
+        return text
+    value: int | None = None
+    if name == "enabled":
+        value, remedy = _SWITCH.get(text.lower()), ", ".join(_SWITCH)
+    else:
+        remedy = f"a whole number from 1 to {_MOST:,}"
+        if len(text) <= 4 and text.isascii() and text.isdecimal() and 1 <= int(text) <= _MOST:
+            value = int(text)
+    if value is None:
+        raise InputError("malformed_setting", f"{variable} is {text!r}: use {remedy}")
+    return value
 
 
 def fused(per_store: Sequence[Sequence[Candidate]], *, k_param: float = K_PARAM) -> list[Candidate]:
@@ -311,7 +333,7 @@ def _best(
 
 
 def _recorded(
-    name: str, result: RouteResult, found: Sequence[Sequence[Candidate]], settings: dict[str, Any]
+    name: str, result: RouteResult, per_store: Sequence[Sequence[Candidate]], now: datetime
 ) -> RouteResult:
     """Log latency and the range of scores, and add the retrieved ids to the trace."""
     scores = [hit.rerank_score for hit in result.hits if hit.rerank_score is not None]
@@ -319,42 +341,13 @@ def _recorded(
     _log.info(
         "%s: %s candidates, %s, stage 2 took %.1f ms of %.1f, %s, %d selected",
         name,
-        "+".join(str(len(hits)) for hits in found) or "no",
+        "+".join(str(len(hits)) for hits in per_store) or "no",
         result.reason,
         result.timings.get("stage2", 0.0),
         result.timings["total"],
         scored,
         len(result.selected),
     )
-    retrieved = [[hit.id for hit in hits] for hits in found]
-    recipe = {"name": name, **settings, "retrieved": retrieved}
+    retrieved = [[hit.id for hit in hits] for hits in per_store]
+    recipe = {"name": name, "now": as_utc(now).isoformat(), "retrieved": retrieved}
     return replace(result, trace={**result.trace, "recipe": recipe})
-
-
-_YES, _NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
-
-
-def _switch(variable: str, text: str) -> bool:
-    if text.lower() in (*_YES, *_NO):
-        return text.lower() in _YES
-    raise InputError("malformed_setting", f"{variable} is {text!r}: use {', '.join((*_YES, *_NO))}")
-
-
-def _count(variable: str, text: str) -> int:
-    if len(text) <= 4 and text.isascii() and text.isdecimal() and 1 <= int(text) <= 1_000:
-        return int(text)
-    raise InputError(
-        "malformed_setting", f"{variable} is {text!r}: use a whole number from 1 to 1,000"
-    )
-
-
-def _name(variable: str, text: str) -> str:
-    return text
-
-
-_SETTINGS: Mapping[str, Callable[[str, str], object]] = {
-    "enabled": _switch,
-    "model": _name,
-    "top_k_factor": _count,
-    "retrieval_multiplier": _count,
-}
