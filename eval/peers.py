@@ -35,7 +35,7 @@ from crossgate._cli.measurements import (
 from crossgate._cli.samples import SKILLS
 from crossgate._reranking.contract import NO_DEADLINE, passages_of
 from crossgate._reranking.cross_encoder import CrossEncoder
-from crossgate._runtime.models.manifest import BUNDLED, PASSAGE_RERANKER
+from crossgate._runtime.model_files import BUNDLED, PASSAGE_RERANKER
 
 
 def bm25s(texts: Sequence[str]) -> Callable[[str], object]:

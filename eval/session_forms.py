@@ -30,8 +30,7 @@ def once(form: str, folder: Path) -> Row:
     import numpy as np
     import onnxruntime
 
-    from crossgate._runtime.models.folder import locate
-    from crossgate._runtime.models.manifest import ROUTING_RERANKER
+    from crossgate._runtime.model_files import ROUTING_RERANKER, locate
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1

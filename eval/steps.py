@@ -30,7 +30,7 @@ from crossgate._pipelines.recipes import AGREEMENT, Retrieve, diversified, from_
 from crossgate._reranking.contract import NO_DEADLINE, Deadline, PairScore, Reranker, passages_of
 from crossgate._reranking.cross_encoder import CrossEncoder
 from crossgate._retrieval.document_index import Index
-from crossgate._runtime.models.manifest import PASSAGE_RERANKER
+from crossgate._runtime.model_files import PASSAGE_RERANKER
 from crossgate._support.wording import counted
 from crossgate._values.profile_files import check_models
 from crossgate._values.results import Candidate, Passage

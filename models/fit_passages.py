@@ -34,8 +34,8 @@ from crossgate._core import (
     Stage2Relevance,
     fit_shortlist,
 )
-from crossgate._runtime.models import local_files
-from crossgate._runtime.models.manifest import PASSAGE_RERANKER
+from crossgate._runtime import model_files
+from crossgate._runtime.model_files import PASSAGE_RERANKER
 from crossgate._values.profile_files import write_profile
 
 HERE = Path(__file__).parent
@@ -228,7 +228,7 @@ def main() -> None:
     }
     profile = Profile(
         name="passages",
-        reranker=local_files.identity(PASSAGE_RERANKER),
+        reranker=model_files.identity(PASSAGE_RERANKER),
         combine=combine,
         relevance=relevance,
         shortlist=Shortlist(stage2=promises(questions, relevance.stage2 or Stage2Relevance())),

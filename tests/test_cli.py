@@ -162,7 +162,7 @@ def test_route_prints_the_selected_documents(run: Any, skills_index: Path) -> No
 
 
 def test_index_uses_a_model_from_a_folder(run: Any, tmp_path: Path) -> None:
-    from crossgate._runtime.models.local_files import folder
+    from crossgate._runtime.model_files import folder
 
     known = folder("crossgate-embedder-minilm-l6")
     (tmp_path / "models" / "mine").mkdir(parents=True)

@@ -27,11 +27,9 @@ from tokenizers import Tokenizer as PackageTokenizer
 
 from crossgate import CrossEncoder, OnnxEmbedder, _core, set_threads
 from crossgate._reranking.cross_encoder import together
-from crossgate._runtime import onnx, threads
-from crossgate._runtime.models import manifest
-from crossgate._runtime.models.folder import locate
-from crossgate._runtime.models.manifest import EMBEDDER as BUNDLED
-from crossgate._runtime.models.manifest import PASSAGE_RERANKER, ROUTING_RERANKER, ModelKind
+from crossgate._runtime import model_files, onnx, threads
+from crossgate._runtime.model_files import EMBEDDER as BUNDLED
+from crossgate._runtime.model_files import PASSAGE_RERANKER, ROUTING_RERANKER, ModelKind, locate
 from crossgate._runtime.tokenizer import Tokenizer
 from crossgate.rerankers import Deadline, PairScore, passages_of
 
@@ -359,12 +357,12 @@ def test_the_graph_with_mapped_weights_is_what_the_script_writes(name: str, tmp_
 def test_models_are_found_through_links_to_each_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for path in manifest.BUNDLED.rglob("*"):
+    for path in model_files.BUNDLED.rglob("*"):
         if path.is_file():
-            link = tmp_path / path.relative_to(manifest.BUNDLED)
+            link = tmp_path / path.relative_to(model_files.BUNDLED)
             link.parent.mkdir(parents=True, exist_ok=True)
             link.symlink_to(path)
-    monkeypatch.setattr(manifest, "BUNDLED", tmp_path)
+    monkeypatch.setattr(model_files, "BUNDLED", tmp_path)
     (found,) = CrossEncoder().score("merge pdfs", passages_of(["joins PDF files"])).complete()
     assert math.isfinite(found.score)
 

@@ -13,7 +13,7 @@ import pytest
 import crossgate
 from commands import CROSSGATE, Run, environment
 from crossgate._cli import COMMANDS
-from crossgate._runtime.models import manifest
+from crossgate._runtime import model_files
 from crossgate._support.wording import article, counted, did_you_mean, share_of, type_of
 
 PACKAGE = Path(crossgate.__file__).parent
@@ -98,8 +98,8 @@ def test_nothing_that_fits_is_said_once(folder: Path) -> None:
 
 
 def test_unknown_model_without_a_similar_name_gets_all_names() -> None:
-    said = manifest.similar("zzzz")
-    assert all(model.name in said for model in manifest.known())
+    said = model_files.similar("zzzz")
+    assert all(model.name in said for model in model_files.known())
 
 
 def test_count_and_type_are_worded() -> None:

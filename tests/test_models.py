@@ -26,8 +26,8 @@ import trustme
 from crossgate import models
 from crossgate._cli import DONE, FAILURE
 from crossgate._cli import run as command_line
-from crossgate._runtime.models import local_files
-from crossgate._runtime.models import manifest as catalogue
+from crossgate._runtime import model_files
+from crossgate._runtime import model_files as catalogue
 from crossgate._support.errors import ModelError
 from hub_server import Fault, HubServer
 
@@ -290,12 +290,12 @@ def test_verify_reports_every_file(cached: Path) -> None:
 
 
 def test_is_here_wants_every_file(cached: Path, registry: Path) -> None:
-    assert local_files.is_here("tiny-embedder")
-    assert local_files.is_here(REPOSITORY)
+    assert model_files.is_here("tiny-embedder")
+    assert model_files.is_here(REPOSITORY)
     (cached / "tokenizer.json").unlink()
-    assert not local_files.is_here("tiny-ranker")
+    assert not model_files.is_here("tiny-ranker")
     shutil.rmtree(registry / "tiny-embedder")
-    assert not local_files.is_here("tiny-embedder")
+    assert not model_files.is_here("tiny-embedder")
 
 
 def test_identity_follows_the_weights(tmp_path: Path) -> None:
@@ -458,7 +458,7 @@ def test_cache_folder(
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     for name, value in ({"HOME": "/home/user"} | environment).items():
         monkeypatch.setenv(name, value)
-    assert local_files.cache_folder() == Path(expected)
+    assert model_files.cache_folder() == Path(expected)
 
 
 def test_cache_folder_of_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -469,12 +469,12 @@ def test_cache_folder_of_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(Path, "home", no_home)
     with pytest.raises(ModelError, match="set CROSSGATE_CACHE"):
-        local_files.cache_folder()
+        model_files.cache_folder()
 
 
 def test_folders_of_both_sources(registry: Path, tmp_path: Path) -> None:
-    assert local_files.folder("tiny-embedder") == registry / "tiny-embedder"
-    assert local_files.folder(REPOSITORY) == tmp_path / "cache" / "models" / "tiny-ranker"
+    assert model_files.folder("tiny-embedder") == registry / "tiny-embedder"
+    assert model_files.folder(REPOSITORY) == tmp_path / "cache" / "models" / "tiny-ranker"
 
 
 def test_nothing_heavy_is_imported(cached: Path, registry: Path, tmp_path: Path) -> None:
@@ -482,7 +482,7 @@ def test_nothing_heavy_is_imported(cached: Path, registry: Path, tmp_path: Path)
 import sys
 from pathlib import Path
 from crossgate import models
-from crossgate._runtime.models import manifest as catalogue
+from crossgate._runtime import model_files as catalogue
 catalogue.BUNDLED = Path({str(registry)!r})
 models.locate("tiny-ranker", "cross-encoder")
 models.verify("tiny-embedder")
@@ -506,7 +506,7 @@ PULL = """
 import json, sys, time
 from pathlib import Path
 from crossgate import models
-from crossgate._runtime.models import manifest as catalogue
+from crossgate._runtime import model_files as catalogue
 from crossgate._support.errors import ModelError
 
 pauses = []
@@ -1038,7 +1038,7 @@ def unpinned(registry: Path, puller: Puller) -> Puller:
 
 def lock_of(puller: Puller) -> dict[str, Any]:
     lock: dict[str, Any] = json.loads(
-        local_files.lock_file("tiny-ranker").read_text(encoding="utf-8")
+        model_files.lock_file("tiny-ranker").read_text(encoding="utf-8")
     )
     return lock
 
@@ -1046,11 +1046,11 @@ def lock_of(puller: Puller) -> dict[str, Any]:
 def test_unpinned_model_before_its_first_pull(unpinned: Puller) -> None:
     model = models.spec("tiny-ranker")
     assert (model.pinned, model.revision, model.size) == (False, None, 0)
-    assert local_files.identity("tiny-ranker") is None
-    assert not local_files.is_here("tiny-ranker")
+    assert model_files.identity("tiny-ranker") is None
+    assert not model_files.is_here("tiny-ranker")
     assert refused("model_missing", "tiny-ranker").endswith("crossgate models pull tiny-ranker")
     write_files(unpinned.root, HUB_FILES)  # without pins, the files cannot be verified
-    assert not local_files.is_here("tiny-ranker")
+    assert not model_files.is_here("tiny-ranker")
     refused("model_missing", "tiny-ranker")
     assert {check.code for check in models.verify("tiny-ranker")} == {"model_incomplete"}
 
@@ -1074,7 +1074,7 @@ def test_first_pull_writes_the_lock_file(unpinned: Puller, hub: HubServer) -> No
     model = models.spec(REPOSITORY)
     assert (model.pinned, model.revision) == (True, REVISION)
     digest = hashlib.sha256(HUB_FILES["onnx/model.onnx"]).hexdigest()
-    assert local_files.identity("tiny-ranker") == f"tiny-ranker@sha256:{digest[:16]}"
+    assert model_files.identity("tiny-ranker") == f"tiny-ranker@sha256:{digest[:16]}"
     assert models.locate("tiny-ranker", "cross-encoder").identity.endswith(digest[:16])
 
 
@@ -1149,7 +1149,7 @@ LOCKS = [
 )
 @pytest.mark.usefixtures("unpinned")
 def test_lock_file_that_cannot_be_read(content: bytes) -> None:
-    path = local_files.lock_file("tiny-ranker")
+    path = model_files.lock_file("tiny-ranker")
     write_files(path.parent, {path.name: content})
     assert f"{path} is malformed" in refused("lock_malformed", "tiny-ranker")
 
@@ -1160,7 +1160,7 @@ def test_lock_file_that_cannot_be_read(content: bytes) -> None:
 def test_malformed_description(unpinned: Puller, hub: HubServer, content: bytes) -> None:
     hub.faults.append(Fault(path="?blobs=true", content=content))
     assert unpinned.fails("pull_failed").message.endswith("malformed description of a model")
-    assert not local_files.lock_file("tiny-ranker").exists()
+    assert not model_files.lock_file("tiny-ranker").exists()
 
 
 def test_compressed_description_is_read_up_to_the_limit(unpinned: Puller, hub: HubServer) -> None:
@@ -1184,7 +1184,7 @@ def test_malformed_description_of_a_file(unpinned: Puller, hub: HubServer, store
             sibling["lfs"] = stored
     hub.faults.append(Fault(path="?blobs=true", content=json.dumps(description).encode()))
     assert unpinned.fails("pull_failed").message.endswith("malformed description of a model")
-    assert not local_files.lock_file("tiny-ranker").exists()
+    assert not model_files.lock_file("tiny-ranker").exists()
 
 
 def test_description_is_asked_for_again(unpinned: Puller, hub: HubServer) -> None:
@@ -1209,7 +1209,7 @@ def test_repository_without_the_graph(unpinned: Puller, hub: HubServer) -> None:
 def test_small_file_that_is_not_the_listed_one(unpinned: Puller, hub: HubServer) -> None:
     hub.faults.append(Fault(path="tokenizer.json", content=b'{"version": "6.6"}'))
     assert "differs from the file that the hub lists" in unpinned.fails("pull_failed").message
-    assert not local_files.lock_file("tiny-ranker").exists()
+    assert not model_files.lock_file("tiny-ranker").exists()
 
 
 def test_interrupted_first_pull_goes_on_with_the_same_revision(
@@ -1232,7 +1232,7 @@ def test_weights_beside_the_graph(unpinned: Puller, hub: HubServer, registry: Pa
     assert outcome.code == ""
     assert Path(outcome.model).with_name("model.onnx_data").read_bytes() == weights
     digest = hashlib.sha256(weights).hexdigest()
-    assert local_files.identity("tiny-ranker") == f"tiny-ranker@sha256:{digest[:16]}"
+    assert model_files.identity("tiny-ranker") == f"tiny-ranker@sha256:{digest[:16]}"
     named, folder = (models.locate(one, "cross-encoder") for one in ("tiny-ranker", unpinned.root))
     assert named.identity == folder.identity
 

@@ -17,8 +17,8 @@ from crossgate._decision.orderings import ranked
 from crossgate._decision.rerank_candidates import PASSAGE_PROFILE
 from crossgate._retrieval.spelling import _edits, corrected
 from crossgate._retrieval.windows import windows
-from crossgate._runtime.models import local_files
-from crossgate._runtime.models.manifest import PASSAGE_RERANKER
+from crossgate._runtime import model_files
+from crossgate._runtime.model_files import PASSAGE_RERANKER
 from crossgate._values.profile_files import read_profile
 
 PASSAGES = (
@@ -30,7 +30,7 @@ PASSAGES = (
 
 def test_bundled_profile_names_the_default_reranker() -> None:
     profile = read_profile(PASSAGE_PROFILE)
-    assert profile.reranker == local_files.identity(PASSAGE_RERANKER)
+    assert profile.reranker == model_files.identity(PASSAGE_RERANKER)
     assert profile.relevance.stage2 is not None
     # The BM25 score of a passage depends on the other candidates; its relevance must not.
     assert (profile.relevance.stage2.cosine, profile.relevance.stage2.bm25) == (0, 0)

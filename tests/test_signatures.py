@@ -17,9 +17,7 @@ from tokenizers.models import BPE, Unigram
 from conftest import refused
 from crossgate import CrossEncoder
 from crossgate._runtime import threads as runtime
-from crossgate._runtime.models.folder import locate
-from crossgate._runtime.models.local_files import LocalModel, spec
-from crossgate._runtime.models.manifest import Template
+from crossgate._runtime.model_files import LocalModel, Template, locate, spec
 from crossgate.rerankers import passages_of
 
 graphs = pytest.importorskip("onnx", reason="onnx, which writes the graphs, is not installed")

@@ -17,8 +17,8 @@ from crossgate._cli.output import json_option, show, show_json
 from crossgate._core import __version__
 from crossgate._reranking import plugins
 from crossgate._reranking.providers import TIERS, Tier
-from crossgate._runtime.models import local_files, manifest
-from crossgate._runtime.models.folder import locate
+from crossgate._runtime import model_files
+from crossgate._runtime.model_files import locate
 from crossgate._support.errors import CrossgateError
 from crossgate._support.wording import counted, share_of
 
@@ -159,7 +159,7 @@ def _models() -> list[Check]:
     """Return one entry per model on this machine, and one for all other models."""
     here: list[Check] = []
     absent: list[Check] = []
-    for model in manifest.known():
+    for model in model_files.known():
         check = _model(model)
         (absent if check["state"] == "off" else here).append(check)
     if absent:
@@ -168,7 +168,7 @@ def _models() -> list[Check]:
     return here
 
 
-def _model(model: manifest.ModelSpec) -> Check:
+def _model(model: model_files.ModelSpec) -> Check:
     what = f"{model.kind} {model.name}"
     try:
         locate(model.name, model.kind)
@@ -259,7 +259,7 @@ def _hook(agent: Agent, calls: dict[Path, list[str]], notes: list[dict[str, Any]
 
 def _cache() -> Check:
     try:
-        folder = local_files.cache_folder()
+        folder = model_files.cache_folder()
     except CrossgateError as error:
         return _check("cache", "off", str(error), "the bundled models work without it")
     present = next(parent for parent in (folder, *folder.parents) if os.path.exists(parent))

@@ -22,7 +22,7 @@ from crossgate._reranking.contract import NO_DEADLINE, passages_of
 from crossgate._reranking.cross_encoder import CrossEncoder
 from crossgate._retrieval.document_index import Index
 from crossgate._retrieval.embedding import OnnxEmbedder
-from crossgate._runtime.models.manifest import EMBEDDER, PASSAGE_RERANKER, ROUTING_RERANKER
+from crossgate._runtime.model_files import EMBEDDER, PASSAGE_RERANKER, ROUTING_RERANKER
 from crossgate._support.wording import counted
 
 Run = Callable[[], object]

@@ -10,8 +10,8 @@ from typing import Any
 
 from crossgate._cli import DONE, FAILURE
 from crossgate._cli.output import is_terminal, json_option, plain, say, show, show_json, size
-from crossgate._runtime.models import local_files, manifest
-from crossgate._runtime.models.manifest import ModelSpec
+from crossgate._runtime import model_files
+from crossgate._runtime.model_files import ModelSpec
 from crossgate._support.errors import ModelError
 
 
@@ -42,9 +42,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def _known() -> Iterator[tuple[ModelSpec, bool | None]]:
     """Yield each model and whether it is present; None, and an error, for a malformed lock file."""
-    for model in manifest.known():
+    for model in model_files.known():
         try:
-            yield local_files.spec(model.name), local_files.is_here(model.name)
+            yield model_files.spec(model.name), model_files.is_here(model.name)
         except ModelError as error:
             say(f"error[{error.code}]: {error}")
             yield model, None
@@ -83,16 +83,16 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _pull(options: argparse.Namespace) -> int:
-    from crossgate._runtime.models.pull import pull
+    from crossgate._runtime.pull import pull
 
-    model = local_files.spec(options.name)
-    if not local_files.is_here(model.name):
+    model = model_files.spec(options.name)
+    if not model_files.is_here(model.name):
         terms = f": {model.terms}" if model.terms else ""
         say(f"{model.name} has the licence {model.licence}{terms}")
     local = pull(
         options.name, progress=is_terminal(sys.stderr), accept_licence=options.accept_licence
     )
-    folder = str(local_files.folder(local.name))
+    folder = str(model_files.folder(local.name))
     if options.json:
         show_json({"name": local.name, "folder": folder, "identity": local.identity})
     else:
@@ -103,7 +103,7 @@ def _pull(options: argparse.Namespace) -> int:
 def _verify(options: argparse.Namespace) -> int:
     known = [] if options.name else list(_known())
     names = options.name or [model.name for model, here in known if here]
-    checks = [(name, check) for name in names for check in local_files.verify(name)]
+    checks = [(name, check) for name in names for check in model_files.verify(name)]
     if options.json:
         rows = [
             {"model": name, "file": check.file.path, "ok": check.ok, "detail": check.detail}
@@ -124,7 +124,7 @@ def _verify(options: argparse.Namespace) -> int:
 
 def _path(options: argparse.Namespace) -> int:
     path = (
-        local_files.folder(options.name) if options.name else local_files.cache_folder() / "models"
+        model_files.folder(options.name) if options.name else model_files.cache_folder() / "models"
     )
     if options.json:
         show_json({"path": str(path)})

@@ -30,7 +30,7 @@ from crossgate._reranking.contract import Deadline
 from crossgate._retrieval.document_index import Index, bundled_embedder, check_documents, is_blank
 from crossgate._retrieval.spelling import corrected_to
 from crossgate._retrieval.windows import Window, windows
-from crossgate._runtime.models.manifest import PASSAGE_RERANKER
+from crossgate._runtime.model_files import PASSAGE_RERANKER
 from crossgate._support.checks import (
     check_confidence,
     check_kind,

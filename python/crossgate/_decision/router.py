@@ -21,7 +21,7 @@ from crossgate._decision.stage1 import Stage1, search_index
 from crossgate._reranking.chain import Chain
 from crossgate._reranking.contract import NO_DEADLINE, Deadline, passages_of
 from crossgate._retrieval.document_index import Index, check_embedder, embedder_mismatch, id_of
-from crossgate._runtime.models.manifest import ROUTING_RERANKER, languages_of
+from crossgate._runtime.model_files import ROUTING_RERANKER, languages_of
 from crossgate._support.checks import (
     check_confidence,
     check_prompt,

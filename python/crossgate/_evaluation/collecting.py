@@ -39,7 +39,7 @@ from crossgate._reranking.contract import NO_DEADLINE, PairScore, Reranker, pass
 from crossgate._reranking.cross_encoder import CrossEncoder
 from crossgate._retrieval.document_index import Index, check_documents
 from crossgate._retrieval.embedding import Embedder
-from crossgate._runtime.models.manifest import PASSAGE_RERANKER
+from crossgate._runtime.model_files import PASSAGE_RERANKER
 from crossgate._sources.common import Unusable
 from crossgate._sources.reading import Problem
 from crossgate._sources.rows import parse_json

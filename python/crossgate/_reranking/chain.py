@@ -17,7 +17,7 @@ from crossgate._reranking.contract import (
     Scores,
     check_reranker,
 )
-from crossgate._runtime.models import local_files, manifest
+from crossgate._runtime import model_files
 from crossgate._support.checks import check_path
 from crossgate._support.errors import RerankerError
 from crossgate._values.profile_files import check_models
@@ -112,12 +112,12 @@ class Chain:
         ModelError: For a name or folder that cannot be used.
     """
 
-    def __init__(self, choice: Choice, default: str = manifest.ROUTING_RERANKER) -> None:
+    def __init__(self, choice: Choice, default: str = model_files.ROUTING_RERANKER) -> None:
         self._members = _listed(choice)
         self._default = default
         self._members_guarded: dict[int, GuardedReranker] = {}
         self.identities: list[str | None] = [
-            local_files.identity(default) if member == "default" else self._load(member).identity
+            model_files.identity(default) if member == "default" else self._load(member).identity
             for member in self._members
         ]
 
@@ -314,7 +314,7 @@ def _loaded(model: str | PathLike[str]) -> Reranker | None:
 def _meanings(model: str | PathLike[str]) -> list[tuple[str, str]]:
     """Return the readings of a name or folder, by precedence: pairs of kind and name or path."""
     path = check_path("the model", model)
-    known = manifest.find(model) if isinstance(model, str) else None
+    known = model_files.find(model) if isinstance(model, str) else None
     if known is not None:
         return [("model", known.name)]
     try:

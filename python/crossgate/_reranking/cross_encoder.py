@@ -9,8 +9,7 @@ from os import PathLike
 from typing import TYPE_CHECKING
 
 from crossgate._reranking.contract import NO_DEADLINE, Deadline, Enough, PairScore, Scores
-from crossgate._runtime.models.folder import locate
-from crossgate._runtime.models.manifest import ROUTING_RERANKER
+from crossgate._runtime.model_files import ROUTING_RERANKER, locate
 from crossgate._runtime.onnx import OnnxModel
 from crossgate._runtime.threads import loading, run_all, run_prefix, run_until
 from crossgate._support.errors import InputError, ModelError

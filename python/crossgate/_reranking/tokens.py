@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from crossgate._runtime.models.folder import locate
-from crossgate._runtime.models.manifest import ROUTING_RERANKER
+from crossgate._runtime.model_files import ROUTING_RERANKER, locate
 
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer

@@ -26,7 +26,7 @@ from crossgate._retrieval.hints import (
 )
 from crossgate._retrieval.passages import BODY_CHARS, passages
 from crossgate._retrieval.spelling import corrected_to, has_unknown_word
-from crossgate._runtime.models import local_files
+from crossgate._runtime import model_files
 from crossgate._support.checks import (
     check_count,
     check_ids,
@@ -467,7 +467,7 @@ class Index:
     def _made(self) -> Embedder:
         """Return the embedder of the index's name."""
         name = self.embedder.partition("@")[0]
-        if local_files.identity(name) is None:
+        if model_files.identity(name) is None:
             raise ModelError(
                 "unknown_model",
                 f"the vectors of the index were made by {self.embedder or 'no embedder'}, a "
@@ -507,7 +507,7 @@ class Index:
         import pickle
         import tempfile
 
-        known = local_files.identity(self.embedder.partition("@")[0]) is not None
+        known = model_files.identity(self.embedder.partition("@")[0]) is not None
         embedder = None if known else self._embedder
         try:
             pickle.dumps(embedder)
@@ -617,7 +617,7 @@ def _embedder(embedder: Embedder | str | os.PathLike[str] | None) -> Embedder | 
         check_embedder(embedder)
         return embedder
     from crossgate._retrieval.embedding import OnnxEmbedder
-    from crossgate._runtime.models.manifest import EMBEDDER
+    from crossgate._runtime.model_files import EMBEDDER
 
     return OnnxEmbedder(EMBEDDER if embedder == "default" else embedder)
 

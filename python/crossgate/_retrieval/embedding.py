@@ -8,9 +8,7 @@ from os import PathLike
 from typing import Protocol, runtime_checkable
 
 import crossgate._core as _core
-from crossgate._runtime.models.folder import locate
-from crossgate._runtime.models.local_files import LocalModel
-from crossgate._runtime.models.manifest import EMBEDDER
+from crossgate._runtime.model_files import EMBEDDER, LocalModel, locate
 from crossgate._runtime.threads import loading, run_all
 from crossgate._support.errors import ModelError, raise_panic
 from crossgate._support.wording import counted

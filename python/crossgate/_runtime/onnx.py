@@ -18,7 +18,7 @@ from crossgate._support.errors import ModelError
 from crossgate._support.wording import counted
 
 if TYPE_CHECKING:
-    from crossgate._runtime.models.local_files import LocalModel
+    from crossgate._runtime.model_files import LocalModel
 
 _INPUTS = {"input_ids", "attention_mask", "token_type_ids", "position_ids"}
 

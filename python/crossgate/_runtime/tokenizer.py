@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     import tokenizers
 
-    from crossgate._runtime.models.local_files import LocalModel
+    from crossgate._runtime.model_files import LocalModel
 
 # A word piece has far fewer characters on average. Text beyond this many characters per piece
 # cannot reach the model, and tokenising it would cost seconds.

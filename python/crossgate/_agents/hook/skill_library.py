@@ -49,7 +49,7 @@ def hook_folder() -> Path:
     Raises:
         ModelError: `model_missing` if there is no home folder.
     """
-    from crossgate._runtime.models.local_files import cache_folder
+    from crossgate._runtime.model_files import cache_folder
 
     return cache_folder() / "hook"
 

@@ -9,8 +9,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crossgate._runtime.models.local_files import (
+from crossgate._runtime.model_files import (
     LocalModel,
+    ModelFile,
+    ModelSpec,
     check_file,
     folder,
     is_pin,
@@ -19,7 +21,6 @@ from crossgate._runtime.models.local_files import (
     verify,
     write_lock,
 )
-from crossgate._runtime.models.manifest import ModelFile, ModelSpec
 from crossgate._support.errors import ModelError
 from crossgate._support.limits import ANSWER_BYTES
 from crossgate._support.wording import counted
