@@ -196,20 +196,6 @@ def test_without_a_deadline_it_runs_where_it_is_called() -> None:
     assert own.threads[1].daemon  # it does not keep the process from ending
 
 
-def test_it_is_told_its_deadline() -> None:
-    told: list[float | None] = []
-
-    def scoring(passages: Sequence[Passage], deadline: Deadline) -> list[PairScore]:
-        told.append(deadline.left)
-        return lengths(passages, deadline)
-
-    ask(bounded(Own(scoring)), False, 60_000)
-    ask(bounded(Own(scoring)), False)
-    assert told[0] is not None
-    assert 0 < told[0] <= 60
-    assert told[1] is None
-
-
 @both
 def test_each_reranker_gets_a_list_of_its_own(native: bool) -> None:
     def clear(passages: Any, deadline: Deadline) -> Any:
@@ -289,20 +275,6 @@ def test_a_plain_list_may_leave_passages_out() -> None:
         ask(bounded(Own(lambda *_: [PairScore(1.0), None, None])), False)
 
 
-@both
-def test_an_endpoint_that_fails_is_left_alone(native: bool) -> None:
-    remote = Remote(failing)
-    admitted = bounded(remote)
-    for _ in range(3):
-        with pytest.raises(OSError, match="no route"):
-            ask(admitted, native)
-    assert not admitted.available
-    with pytest.raises(RerankerError) as caught:
-        ask(admitted, native)
-    assert caught.value.code == "circuit_breaker"
-    assert len(remote.threads) == 3
-
-
 def test_one_without_an_endpoint_may_raise_as_often_as_it_likes() -> None:
     admitted = bounded(Own(failing))
     for _ in range(5):
@@ -333,10 +305,3 @@ def test_too_little_time_is_refused_before_it_is_spent() -> None:
     assert found.missing is not None
     assert found.missing.code == "budget"
     assert len(own.threads) == 1
-
-
-def test_no_passages_make_no_call() -> None:
-    own = Own(failing)
-    assert bounded(own).score(QUERY, []) == ()
-    assert asyncio.run(bounded(own).ascore(QUERY, [], deadline=Deadline(0))) == ()
-    assert own.threads == []

@@ -25,7 +25,6 @@ from crossgate._reranking.generative import (
 from crossgate._reranking.http import TransportError
 from crossgate.rerankers import (
     CircuitBreaker,
-    Deadline,
     DecisionReranker,
     GuardedReranker,
     LatencyEstimate,
@@ -81,13 +80,6 @@ def test_async_score_equals_score(server: ProvidersServer, interface: Any) -> No
     tier = reranker(server, interface)
     found = asyncio.run(tier.ascore("query", PASSAGES))
     assert found == tier.score("query", PASSAGES)
-
-
-def test_no_documents_need_no_request(server: ProvidersServer, interface: Any) -> None:
-    tier = reranker(server, interface)
-    assert tier.score("query", []) == ()
-    assert asyncio.run(tier.ascore("query", [])) == ()
-    assert server.requests == []
 
 
 def test_request_of_each_interface(server: ProvidersServer, interface: Any) -> None:
@@ -171,7 +163,7 @@ def test_documents_are_cut_and_marked(server: ProvidersServer, interface: Any) -
     assert max(map(len, list(options_of(server.requests[0].body).values())[:-1])) == 10
 
 
-@pytest.mark.parametrize("fault", [*DECISION_FAULTS, "401", "html", "endless", "bomb"])
+@pytest.mark.parametrize("fault", DECISION_FAULTS)
 def test_malformed_answers_fail_without_a_retry(
     fault: str, server: ProvidersServer, interface: Any
 ) -> None:
@@ -181,36 +173,6 @@ def test_malformed_answers_fail_without_a_retry(
     assert caught.value.code == "api_error"
     assert KEY not in str(caught.value)
     assert len(server.requests) == 1
-
-
-@pytest.mark.parametrize("fault", ["429:0.05", "500", "503", "529", "reset", "truncated", "empty"])
-def test_temporary_faults_are_retried(fault: str, server: ProvidersServer, interface: Any) -> None:
-    server.plan.append(fault)
-    assert scores_of(guarded(server, interface), DOCUMENTS) == pytest.approx(expected(DOCUMENTS))
-    assert [request.fault for request in server.requests] == [fault, None]
-
-
-@pytest.mark.parametrize("fault", ["slow_headers", "slow_body"])
-def test_slow_answers_end_at_the_deadline(
-    fault: str, server: ProvidersServer, interface: Any
-) -> None:
-    tier = guarded(server, interface)
-    tier.score("query", PASSAGES)  # imports the client, which takes longer than the deadline
-    server.plan.append(fault)
-    with pytest.raises(RerankerError, match="answer"):
-        tier.score("query", PASSAGES, deadline=Deadline(500))
-
-
-def test_failures_open_the_breaker(server: ProvidersServer, interface: Any) -> None:
-    tier = guarded(server, interface, attempts=1)
-    server.plan.extend(["500", "sum", "nan"])
-    for _ in range(3):
-        with pytest.raises(RerankerError):
-            tier.score("query", PASSAGES)
-    with pytest.raises(RerankerError) as caught:
-        tier.score("query", PASSAGES)
-    assert caught.value.code == "circuit_breaker"
-    assert len(server.requests) == 3
 
 
 def test_failed_question_leaves_the_other_scores(server: ProvidersServer, interface: Any) -> None:

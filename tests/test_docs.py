@@ -153,7 +153,6 @@ def test_skipped_block_states_a_reason() -> None:
         "rag.md: downloads a model",
         "rerankers.md: needs a provider key",
         "stores.md: needs Ray",
-        "stores.md: needs a running server",
         "stores.md: needs a Chroma collection",
         "stores.md: needs a LanceDB table",
         "stores.md: needs a PostgreSQL server",

@@ -6,7 +6,6 @@ import contextlib
 import copy
 import json
 import os
-import re
 import stat
 import subprocess
 import sys
@@ -651,14 +650,6 @@ def test_rerank_logs_texts_if_asked(run: Any, path: Path) -> None:
     assert decisions(path)[0].query == "fox"
 
 
-def test_a_log_that_cannot_be_written_is_said_on_stderr(run: Any, words: Path) -> None:
-    arguments = ["route", "clean csv", "-i", words, "--reranker", "none"]
-    done: Run = run(*arguments, "--log", "no/where.jsonl")
-    assert done.code == 0
-    assert "csv-cleaner" in done.out
-    assert re.search(r"^crossgate: degraded\[telemetry_failed\]: [^\n]+$", done.err, re.MULTILINE)
-
-
 @pytest.mark.parametrize(
     "content", [b"a, b\n1, 2\n", b'{"schema": "x/1"}\n', bytes(range(256)) * 8]
 )
@@ -715,13 +706,3 @@ def test_replay_names_malformed_lines_and_goes_on(run: Any, path: Path) -> None:
     assert said[0].startswith(f"crossgate: malformed {path}:2: not JSON")
     assert len(said) == 6
     assert said[-1].startswith("crossgate: and 3 more malformed lines")
-
-
-def test_replay_refuses_a_file_that_is_not_a_log(run: Any, tmp_path: Path) -> None:
-    assert run("replay", "absent").error == "source_missing"
-    assert run("replay", tmp_path).error == "source_unreadable"
-    (tmp_path / "empty").write_bytes(b"")
-    assert run("replay", "empty").code == 0
-    missing = run("feedback", "used", variables={"CROSSGATE_LOG": ""})
-    assert (missing.code, missing.error) == (2, "out_of_range")
-    assert run("feedback", "used", "--decision", "no-id", "--log", "empty").error == "no_decisions"

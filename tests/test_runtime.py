@@ -155,12 +155,6 @@ def test_graph_gets_the_inputs_that_it_declares(tmp_path: Path) -> None:
     assert (encoder.name, encoder.identity.split(":")[0]) == ("counted", "counted@sha256")
 
 
-def test_a_graph_without_token_types(tmp_path: Path) -> None:
-    encoder = CrossEncoder(write_model(tmp_path / "ids", SUMMED, ["input_ids"]))
-    (score,) = encoder.score("red", passages_of(["fox"])).complete()
-    assert score.score == CLS + RED + SEP + FOX + SEP
-
-
 @pytest.mark.parametrize("output", ["FLOAT", "FLOAT16", "DOUBLE", "INT32", "INT64"])
 def test_logits_of_any_type_of_number_are_read(tmp_path: Path, output: str) -> None:
     number = getattr(graphs.TensorProto, output)
@@ -482,14 +476,6 @@ def test_query_of_blanks_and_then_too_many_words_is_cut(tmp_path: Path) -> None:
     assert [note.code for note in result.degraded] == ["no_profile"]
     assert [warning.code for warning in result.warnings] == ["query_cut"]
     assert result.ids == ["0"]
-
-
-def test_a_maximum_length_that_is_absurd(tmp_path: Path) -> None:
-    for place, length in enumerate((10**30, 0, -1)):
-        folder = write_model(tmp_path / str(place), COUNTED, length=length)
-        (score,) = CrossEncoder(folder).score("red", passages_of(["fox " * 2_000])).complete()
-        assert score.truncated
-        assert score.score == 1_000 * (512 - 3) + 512
 
 
 # Embedders.

@@ -572,40 +572,6 @@ def test_headers_that_do_not_arrive_close_the_connection(sent: bytes) -> None:
     assert asyncio.run(ask())[:12] == (b"HTTP/1.1 204" if b"GET" in sent else b"")
 
 
-def test_read_timeout_applies_to_headers_only() -> None:
-    """A body has a time of its own, and an answer takes as long as it takes."""
-    import uvicorn
-
-    from crossgate._serving.request_limits import Connection
-
-    clocks: list[Any] = []
-
-    async def ask() -> None:
-        async def app(scope: Any, receive: Any, send: Any) -> None:
-            (connection,) = connections
-            clocks.append(connection._patience)
-            await receive()
-            clocks.append(connection._patience)
-            await send({"type": "http.response.start", "status": 204, "headers": []})
-            await send({"type": "http.response.body"})
-            clocks.append(connection._patience)
-
-        server = uvicorn.Server(uvicorn.Config(app, http=Connection, lifespan="off"))
-        connections: set[Any] = server.server_state.connections
-        with socket.create_server(("127.0.0.1", 0)) as listening:
-            running = asyncio.create_task(server.serve([listening]))
-            reader, writer = await asyncio.open_connection(*listening.getsockname())
-            writer.write(b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\na")
-            await asyncio.wait_for(reader.readline(), 30)
-            writer.close()
-            server.should_exit = True
-            await running
-
-    asyncio.run(ask())
-    assert clocks[:2] == [None, None]
-    assert clocks[2] is not None  # for the next request
-
-
 def test_headers_without_end_are_refused(served: Served) -> None:
     host, port = served.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=30) as endless:
@@ -618,23 +584,6 @@ def sent_at_once(served: Served, request: bytes) -> bytes:
     with socket.create_connection((host, int(port)), timeout=30) as one:
         one.sendall(request)
         return b"".join(iter(lambda: one.recv(10_000), b""))  # until the server closes
-
-
-def test_headers_that_arrive_in_one_read_have_the_same_limit() -> None:
-    from crossgate._serving.request_limits import _Requests
-
-    for size, accepted in ((65_000, True), (66_000, False), (70_000, False)):
-        for many in (1, 100):
-            lines = b"".join(
-                b"X-%d: %s\r\n" % (number, b"a" * (size // many)) for number in range(many)
-            )
-            requests = _Requests()
-            requests.receive_data(b"GET /health HTTP/1.1\r\nHost: x\r\n" + lines + b"\r\n")
-            if accepted:
-                assert isinstance(requests.next_event(), h11.Request)
-            else:
-                with pytest.raises(h11.RemoteProtocolError):
-                    requests.next_event()
 
 
 def test_long_headers_in_one_read_are_refused(served: Served) -> None:

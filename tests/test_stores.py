@@ -5,13 +5,9 @@ from __future__ import annotations
 import json
 import math
 import shutil
-import socket
 import struct
-import subprocess
 import tempfile
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -656,63 +652,6 @@ def test_postgres_whose_connection_is_killed() -> None:
         with psycopg.connect(server()) as fresh:
             assert adapter.search(fresh, "csv", **options).hits
         keeper.execute("DROP TABLE killed")
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [b"", b'HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n{"result": {"points": ['],
-    ids=["silent", "stops in its answer"],
-)
-def test_qdrant_that_does_not_answer_in_time(answer: bytes) -> None:
-    client_of = pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
-    from crossgate.stores import qdrant as adapter
-
-    held: list[socket.socket] = []
-
-    def hold(listener: socket.socket) -> None:
-        with suppress(OSError):
-            while True:
-                connection, _ = listener.accept()
-                held.append(connection)
-                connection.recv(65_536)
-                connection.sendall(answer)
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        threading.Thread(target=hold, args=[listener], daemon=True).start()
-        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        client = client_of.QdrantClient(url, timeout=1, check_compatibility=False)
-        with pytest.raises(Exception, match="timed out"):
-            adapter.search(client, "documents", "csv", vector=ROWS[0]["vector"])
-        client.close()
-    assert held
-    for connection in held:
-        connection.close()
-
-
-def fill(path: Path) -> None:
-    with path.open("wb", buffering=0) as stream:
-        while True:
-            stream.write(b"x" * 65_536)
-
-
-def test_lancedb_on_a_full_disk(tmp_path: Path) -> None:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(disk)]
-    if subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("may not mount a file system here")
-    try:
-        adapter, table = lance_table(ROWS, disk)
-        before = adapter.search(table, "csv", title="title", vector=ROWS[0]["vector"])
-        with pytest.raises(OSError, match="space"):
-            fill(disk / "filler")
-        with pytest.raises(Exception, match=r"(?i)space|os error 28"):
-            table.add([dict(row, id=f"more {number}") for number, row in enumerate(ROWS * 200)])
-        after = adapter.search(table, "csv", title="title", vector=ROWS[0]["vector"])
-        assert (after.ids, len(after.hits)) == (before.ids, len(before.hits))
-        del table
-    finally:
-        subprocess.run(["umount", "--lazy", str(disk)], check=True)
 
 
 def test_chroma_filters_and_texts_in_the_metadata(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -210,11 +209,6 @@ def test_more_candidates_than_a_request_takes(both: Both, server: ProvidersServe
     assert cascade.replay(result.trace)["decision"] == result.trace["decision"]
 
 
-def test_a_document_that_was_cut_is_marked(both: Both, server: ProvidersServer) -> None:
-    result = both.rerank("word", ["a word", "word " * 30_000], reranker=remote(server))
-    assert {hit.id: hit.truncated for hit in result.hits} == {"0": False, "1": True}
-
-
 def test_the_outage_from_end_to_end(both: Both, index: Index, server: ProvidersServer) -> None:
     now = 0.0
     breaker = CircuitBreaker(clock=lambda: now)
@@ -233,11 +227,6 @@ def test_the_outage_from_end_to_end(both: Both, index: Index, server: ProvidersS
     assert [one.after for one in breaker.transitions] == ["open", "half_open", "closed"]
 
 
-def test_each_tier_is_loaded_only_if_it_is_asked(index: Index) -> None:
-    router = Router(index, reranker=[TableReranker({}), "default"], profile=REPLACE)
-    assert router.route(QUERY).stage == 2
-
-
 # The budget.
 
 
@@ -249,27 +238,6 @@ def test_with_no_budget_stage_1_stands(both: Both, index: Index, budget: float) 
     assert (codes(result), result.stage, tier.calls) == (["budget"], 1, [])
     assert result.ids == Router(index, reranker=None, profile=REPLACE).route(QUERY).ids
     assert json.loads(json.dumps(result.trace, allow_nan=False))["budget_ms"] == 0
-
-
-@pytest.mark.parametrize("budget", [math.nan, "50", True])
-def test_budget_must_be_a_number(both: Both, index: Index, budget: Any) -> None:
-    router = Router(index, reranker=None, profile=REPLACE)
-    refused("out_of_range", lambda: both.route(router, budget_ms=budget))
-    refused("out_of_range", lambda: both.rerank(QUERY, ["a"], budget_ms=budget))
-
-
-def test_stage_1_counts(both: Both) -> None:
-    class Slow(WordEmbedder):
-        def embed(self, texts: Sequence[str], **options: Any) -> Any:
-            if texts == [QUERY]:
-                time.sleep(0.06)
-            return super().embed(texts, **options)
-
-    tier = TableReranker({})
-    router = Router(build(embedder=Slow()), reranker=tier, profile=REPLACE)
-    result = both.route(router, budget_ms=50)
-    assert codes(result) == ["budget"]
-    assert tier.calls == []
 
 
 def test_too_little_for_one_tier_may_be_enough_for_the_next(
@@ -309,17 +277,6 @@ def test_a_slow_remote_tier_is_given_up_in_time_for_the_next(
     result = both.route(router, budget_ms=3_000)  # enough for a busy machine to ask both
     assert codes(result) == ["api_error"]
     assert {hit.provider for hit in result.hits} == {"semantic-bm25"}
-
-
-def test_fewer_pairs_are_the_best_of_stage_1(
-    both: Both, index: Index, server: ProvidersServer
-) -> None:
-    tier = remote(server, latency=LatencyEstimate(ms_per_pair=100_000.0), allow_partial=True)
-    result = both.route(Router(index, reranker=tier, profile=REPLACE), budget_ms=350_000)
-    assert codes(result) == ["budget"]
-    read = [hit.stage1_rank for hit in result.hits if hit.rerank_score is not None]
-    assert sorted(read) == [1, 2, 3]
-    assert cascade.replay(result.trace)["decision"] == result.trace["decision"]
 
 
 # The local cross-encoder and the clock.
@@ -461,12 +418,6 @@ def test_the_loop_stays_free_while_a_remote_tier_is_asked(
     assert server.most_at_once == 8  # all were waiting at once, without a thread each
 
 
-def test_the_twins_of_tiers_decide_the_same(index: Index, server: ProvidersServer) -> None:
-    router = Router(index, reranker=[remote(server), SemanticBM25()], profile=Profile())
-    twin = asyncio.run(router.aroute(QUERY))
-    assert twin.trace == router.route(QUERY).trace
-
-
 # Profiles.
 
 
@@ -586,16 +537,6 @@ def test_embeds_if_no_passage_has_a_cosine() -> None:
     again = SemanticBM25().score(QUERY, with_cosines(texts, cosines))
     assert [one.score for one in scores] == pytest.approx([one.score for one in again], abs=1e-6)
     assert SemanticBM25(embedder=embedder).score(QUERY, []) == []
-
-
-def test_it_takes_arrays_of_an_embedder() -> None:
-    class Arrays(WordEmbedder):
-        def embed(self, texts: Sequence[str], **options: Any) -> Any:
-            return np.array(super().embed(texts), np.float32)
-
-    passages = passages_of(LIBRARY.values())
-    scores = SemanticBM25(embedder=WordEmbedder()).score(QUERY, passages)
-    assert SemanticBM25(embedder=Arrays()).score(QUERY, passages) == scores
 
 
 def test_it_goes_by_words_where_the_embedder_has_no_vector() -> None:

@@ -282,35 +282,6 @@ def test_jumps_of_the_wall_clock_end_neither_cooldown_nor_deadline(
         assert 0 < (deadline.left or 0) <= 3600
 
 
-def test_cancelled_tasks_give_their_trial_back() -> None:
-    clock = Clock()
-    breaker = CircuitBreaker(failures=1, clock=clock)
-    first = breaker.admit()
-    assert first is not None
-    first.failure()
-    clock.now += 60
-
-    async def trial(started: asyncio.Event) -> None:
-        permit = breaker.admit()
-        assert permit is not None
-        with permit:
-            started.set()
-            await asyncio.sleep(3_600)
-
-    async def cancelled() -> None:
-        for _ in range(20):
-            started = asyncio.Event()
-            task = asyncio.create_task(trial(started))
-            await started.wait()
-            assert breaker.admit() is None
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-            assert breaker.state == "half_open"
-
-    asyncio.run(cancelled())
-    assert breaker.admit() is not None
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cannot fork")
 def test_a_forked_child_starts_anew() -> None:
     script = """

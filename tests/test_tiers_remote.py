@@ -210,18 +210,6 @@ def test_some_batches_may_fail(make: Make, server: ProvidersServer) -> None:
     assert tier.breaker._counted == 0  # the endpoint did answer
 
 
-def test_all_batches_failing_is_one_failure(make: Make, server: ProvidersServer) -> None:
-    texts = [f"document {number}" for number in range(121)]
-    tier = make(attempts=1)
-    for failures in (1, 2):
-        server.plan += ["500"] * 3
-        refused("api_error", tier.score, "query", passages_of(texts))
-        assert tier.breaker._counted == failures
-    server.plan += ["500"] * 3
-    refused("api_error", tier.score, "query", passages_of(texts))
-    assert tier.breaker.state == "open"
-
-
 def test_all_rerankers_of_an_endpoint_share_its_limit(server: ProvidersServer) -> None:
     shut_down()  # the first use of an address sets its limit
     make = maker("jina", server)
@@ -309,12 +297,6 @@ def test_permanent_failures_are_not_retried(
     # Where an answer comes, a busy machine may take its time over it.
     tier = make(timeout=1.0 if "slow" in fault else 5.0)
     refused("api_error", tier.score, "query", PASSAGES)
-    assert len(server.requests) == 1
-
-
-def test_a_wrong_key_is_not_tried_again(make: Make, server: ProvidersServer) -> None:
-    message = refused("api_error", make(api_key="wrong").score, "query", PASSAGES)
-    assert "API key" in message
     assert len(server.requests) == 1
 
 
@@ -467,40 +449,6 @@ def test_answers_in_any_order(order: list[int], values: list[float]) -> None:
 # Breaker and budget.
 
 
-def test_the_breaker_opens_and_closes(make: Make, server: ProvidersServer) -> None:
-    now = 0.0
-    tier = make(attempts=1, breaker=CircuitBreaker(clock=lambda: now))
-    server.plan += ["500"] * 3
-    for _ in range(3):
-        refused("api_error", tier.score, "query", PASSAGES)
-    assert "60 s" in refused("circuit_breaker", tier.score, "query", PASSAGES)
-    assert len(server.requests) == 3
-    now = 60.0
-    server.plan.append("500")
-    refused("api_error", tier.score, "query", PASSAGES)
-    refused("circuit_breaker", tier.score, "query", PASSAGES)
-    now = 120.0
-    for _ in range(2):
-        assert tier.score("query", PASSAGES)
-    assert tier.breaker.state == "closed"
-
-
-def test_one_trial_at_a_time(server: ProvidersServer) -> None:
-    tier = maker("cohere", server)(breaker=CircuitBreaker(failures=1, cooldown=0), attempts=1)
-    server.plan.append("500")
-    refused("api_error", tier.score, "query", PASSAGES)
-    server.delay = 0.1
-
-    async def together() -> list[object]:
-        calls = [tier.ascore("query", PASSAGES, deadline=Deadline(5000)) for _ in range(20)]
-        return list(await asyncio.gather(*calls, return_exceptions=True))
-
-    results = asyncio.run(together())
-    codes = [one.code for one in results if isinstance(one, RerankerError)]
-    assert codes == ["circuit_breaker"] * 19
-    assert len(server.requests) == 2
-
-
 def test_rerankers_of_one_endpoint_share_a_breaker() -> None:
     # Latency estimates are shared by model, so this model is not used by any other test.
     first = CohereReranker("shared", api_key=KEY, base_url="http://one.invalid")
@@ -517,35 +465,6 @@ def test_rerankers_of_one_endpoint_share_a_breaker() -> None:
         25.0,
         100.0,
     )
-
-
-def test_too_little_time_sends_nothing(make: Make, server: ProvidersServer) -> None:
-    tier = make(latency=LatencyEstimate(ms_per_pair=25.0, absolute_floor_ms=100.0))
-    assert "125 ms" in refused("budget", tier.score, "query", PASSAGES, deadline=Deadline(120))
-    assert "100 ms" in refused("budget", tier.score, "query", PASSAGES[:1], deadline=Deadline(90))
-    assert server.requests == []
-    assert tier.breaker._counted == 0
-
-
-def test_fewer_pairs_where_that_is_wanted(make: Make, server: ProvidersServer) -> None:
-    tier = make(latency=LatencyEstimate(ms_per_pair=1_000.0), allow_partial=True)
-    found = tier.score("query", PASSAGES, deadline=Deadline(3500))
-    assert scores(found) == [*EXPECTED[:3], None, None]
-    assert found.missing is not None
-    assert found.missing.code == "budget"
-    refused("budget", tier.score, "query", PASSAGES, deadline=Deadline(1500))  # not even two
-    assert len(server.requests) == 1
-
-
-def test_the_pace_is_learned(make: Make, server: ProvidersServer) -> None:
-    tier = make(latency=LatencyEstimate(ms_per_pair=1e6))
-    for _ in range(30):
-        tier.score("query", PASSAGES)
-    assert tier.latency.ms_per_pair < 1e6
-    slow = make(timeout=0.3, attempts=1)
-    server.plan.append("slow_headers")
-    refused("api_error", slow.score, "query", PASSAGES)
-    assert slow.latency.ms_per_pair > 1.0
 
 
 def call(remote: RemoteReranker, native: bool) -> Scores:
