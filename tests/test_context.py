@@ -317,6 +317,7 @@ def test_last_requests_are_those_of_the_person(tmp_path: Path) -> None:
         "This session is being continued from a previous conversation that ran out of context.",
         "Another Claude session sent a message:\nare you done?",
         "Stop hook feedback:\n2 tests fail",
+        "<ide_opened_file>a.py</ide_opened_file>\nStop hook feedback:\n2 tests fail",
         "SubagentStop hook feedback: 2 tests fail",
         "# AGENTS.md instructions for /home/me/work",
         "# Files mentioned by the user:\n\n## a.png: /tmp/a.png",

@@ -27,9 +27,9 @@ _MAYBE_ADDED = re.compile(
     r"attachments|context|editorcontext|env|permissions|reminderinstructions|rules|timestamp"
 )
 _TAG = r"<([A-Za-z][\w-]{0,63})(?:\s[^<>]*)?>"
-_ANY_OPENING = re.compile(_TAG)
-_OPENING = re.compile(rf"[\s\ufeff]*{_TAG}")
-_CLOSING = re.compile(r"</([A-Za-z][\w-]{0,63})>\s*\Z")
+_ANY_OPENING = re.compile(_TAG, re.ASCII)
+_OPENING = re.compile(rf"[\s\ufeff]*{_TAG}", re.ASCII)
+_CLOSING = re.compile(r"</([A-Za-z][\w-]{0,63})>\s*\Z", re.ASCII)
 _CLOSING_CHARS = 200
 _BLANK = "\ufeff \t\r\n\v\f"
 
@@ -90,34 +90,34 @@ def words_of(text: str) -> str:
     Blocks in tags before and after the words are left out. A prompt without such additions is
     returned unchanged.
     """
-    if _BEGINNING.match(text):
-        return ""
-    asked = _without_added(_request_in(text))
-    is_certain = asked != text
-    start, end = 0, len(asked)
+    request = _without_added(_request_in(text))
+    is_certain = request != text
+    start, end = 0, len(request)
     before: list[str] = []
     after: list[str] = []
-    while opening := _OPENING.match(asked, start, end):
+    while opening := _OPENING.match(request, start, end):
         name = opening[1].lower()
-        close = asked.find(f"</{opening[1]}>", opening.end(), end)
+        close = request.find(f"</{opening[1]}>", opening.end(), end)
         if _MESSAGE.fullmatch(name) or (close < 0 and _ADDED.fullmatch(name)):
             return ""
         if close >= 0 and _WORDS.fullmatch(name):
-            before.append(asked[opening.end() : close])
+            before.append(request[opening.end() : close])
         elif close < 0 or not (_is_added(name) or "-" in name):
             break
         is_certain = is_certain or "_" in name
         start = close + len(name) + 3
-    while block := _last_block(asked, start, end):
+    if _BEGINNING.match(request, start, end):
+        return ""
+    while block := _last_block(request, start, end):
         if _WORDS.fullmatch(block.name):
-            after.insert(0, asked[block.content_start : block.content_end])
+            after.insert(0, request[block.content_start : block.content_end])
         elif not _is_added(block.name):
             break
         is_certain = is_certain or "_" in block.name
         end = block.start
     if end - start == len(text):
         return text
-    words = "\n".join(filter(str.strip, (*before, asked[start:end], *after))).strip(_BLANK)
+    words = "\n".join(filter(str.strip, (*before, request[start:end], *after))).strip(_BLANK)
     # A person may have put the whole prompt into tags.
     return words if words or is_certain else text
 

@@ -149,10 +149,10 @@ def teach(
     before = _picks(router, known)
     with examples_lock(target.examples):
         index = Index.open(target.index)  # another process may have taught it meanwhile
-        written = read_examples(target.examples)
+        earlier = read_examples(target.examples)
         is_new = index.teach(prompt, id, fits=fits)
         example = Example(prompt, id, id is not None and fits)
-        _write(target.examples, [*(row for row in written if row != example), example])
+        _write(target.examples, [*(row for row in earlier if row != example), example])
         if is_new:
             index.save(target.index)
     router = Router(index, reranker=reranker)
