@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -100,11 +100,12 @@ class Home:
         *arguments: str,
         agent: str = "claude",
         variables: Mapping[str, str] | None = None,
+        command: Sequence[str | Path] = (),
         **options: Any,
     ) -> Hooked:
-        """Run the hook in a process of its own."""
+        """Run the hook, or another command that runs it, in a process of its own."""
         done = subprocess.run(
-            [CROSSGATE, "hook", agent, *arguments],
+            command or [CROSSGATE, "hook", agent, *arguments],
             input=self.call() if data is None else data,
             capture_output=True,
             env=self.environment(**(variables or {})),

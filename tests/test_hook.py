@@ -512,16 +512,9 @@ def test_too_long_input_is_read_to_its_end_and_refused(home: Home) -> None:
     ],
 )
 def test_bad_options_still_exit_with_0(home: Home, arguments: list[str]) -> None:
-    done = subprocess.run(
-        [CROSSGATE, "hook", *arguments],
-        input=home.call(),
-        capture_output=True,
-        env=home.environment(),
-        timeout=60,
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (0, b"")
-    assert b"bad_options" in done.stderr
+    run = home.hook(command=[CROSSGATE, "hook", *arguments])
+    assert (run.code, run.out) == (0, b"")
+    assert "bad_options" in run.err
     assert last(home)["reason"] == "bad_options"
 
 
@@ -778,10 +771,7 @@ def test_a_full_disk_only_loses_the_log(home: Home) -> None:
 def test_an_unwritable_stdout_exits_with_0(home: Home, stdout: str) -> None:
     redirect = {"full": "> /dev/full", "closed": ">&-", "nobody": "| true"}[stdout]
     command = f"set -o pipefail; '{CROSSGATE}' hook claude {redirect}"
-    done = subprocess.run(
-        ["bash", "-c", command], input=home.call(), env=home.environment(), timeout=60, check=False
-    )
-    assert done.returncode == 0
+    assert home.hook(command=["bash", "-c", command]).code == 0
 
 
 @pytest.mark.parametrize(
@@ -789,16 +779,8 @@ def test_an_unwritable_stdout_exits_with_0(home: Home, stdout: str) -> None:
     [("0<&-", "bad_input"), ("2>&-", "confident_winner"), ("0<&- 1>&- 2>&-", "bad_input")],
 )
 def test_closed_streams_exit_with_0(home: Home, stream: str, reason: str) -> None:
-    command = f"'{CROSSGATE}' hook claude {stream}"
-    done = subprocess.run(
-        ["bash", "-c", command],
-        input=home.call(),
-        stdout=subprocess.PIPE,
-        env=home.environment(),
-        timeout=60,
-        check=False,
-    )
-    assert Run.valid(done.returncode, done.stdout)
+    run = home.hook(command=["bash", "-c", f"'{CROSSGATE}' hook claude {stream}"])
+    assert Run.valid(run.code, run.out)
     assert last(home)["reason"] == reason
 
 
@@ -867,23 +849,30 @@ WITHOUT_THREADS = "import threading; threading.stack_size(1 << 46); "
 @pytest.mark.parametrize("data", [b"", b"no json", None], ids=["nothing", "bad", "prompt"])
 def test_a_refused_thread_exits_with_0(home: Home, data: bytes | None) -> None:
     script = WITHOUT_THREADS + "from crossgate._agents.hook.main import main; main('claude', [])"
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        input=home.call() if data is None else data,
-        capture_output=True,
-        env=home.environment(),
-        timeout=60,
-        check=False,
-    )
-    assert Run.valid(done.returncode, done.stdout), done.stderr
-    assert b"Traceback" not in done.stderr
-    assert bool(done.stdout) == (data is None)
+    run = home.hook(data, command=[sys.executable, "-c", script])
+    assert Run.valid(run.code, run.out), run.err
+    assert "Traceback" not in run.err
+    assert bool(run.out) == (data is None)
 
 
 @on_linux
-def test_the_timeout_works_without_threads(home: Home) -> None:
+@pytest.mark.parametrize(
+    ("fault", "is_logged"),
+    [
+        ("", True),
+        (WITHOUT_THREADS, False),  # a signal ends the process
+        # The log may be on the disk that hangs.
+        (
+            "import time; from crossgate._agents.hook import session_state; "
+            "session_state.note = lambda *_: time.sleep(1_000_000); ",
+            False,
+        ),
+    ],
+    ids=["input", "threads", "log"],
+)
+def test_missing_input_ends_in_a_timeout(home: Home, fault: str, is_logged: bool) -> None:
     script = (
-        WITHOUT_THREADS + "from crossgate._agents.hook import main; "
+        f"{fault}from crossgate._agents.hook import main; "
         "main.GIVE_UP_SECONDS = 0.1; main.main('claude', [])"
     )
     with subprocess.Popen(
@@ -894,8 +883,11 @@ def test_the_timeout_works_without_threads(home: Home) -> None:
     ) as child:
         try:
             assert child.wait(timeout=60) == 0
+            assert child.stdout is not None
+            assert child.stdout.read() == b""
         finally:
             child.kill()
+    assert [line["reason"] for line in home.log] == ["gave_up"] * is_logged
 
 
 def limited(descriptors: int) -> Callable[[], None]:
@@ -973,47 +965,6 @@ def test_a_prompt_before_the_first_index_is_not_a_failure(home: Home) -> None:
     assert (last(home)["outcome"], last(home)["reason"]) == ("skipped", "not_indexed")
     settle(home)
     assert "- deploy" in home.hook(prompt).context
-
-
-def test_missing_input_ends_in_a_timeout(home: Home) -> None:
-    script = (
-        "from crossgate._agents.hook import main as process; process.GIVE_UP_SECONDS = 0.1; "
-        "process.main('claude', [])"
-    )
-    child = subprocess.Popen(
-        [sys.executable, "-c", script],
-        stdin=subprocess.PIPE,  # never closed
-        stdout=subprocess.PIPE,
-        env=home.environment(),
-    )
-    assert child.wait(timeout=60) == 0
-    assert child.stdout is not None
-    assert child.stdout.read() == b""
-    assert (last(home)["agent"], last(home)["reason"]) == ("claude", "gave_up")
-    assert child.stdin is not None
-    child.stdin.close()
-    child.stdout.close()
-
-
-def test_the_timeout_does_not_wait_for_the_log(home: Home) -> None:
-    """The log may be on the disk that hangs."""
-    script = (
-        "import time; from crossgate._agents.hook import main as process, session_state; "
-        "process.GIVE_UP_SECONDS = 0.1; session_state.note = lambda *_: time.sleep(1_000_000); "
-        "process.main('claude', [])"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", script],
-        stdin=subprocess.PIPE,  # never closed
-        stdout=subprocess.PIPE,
-        env=home.environment(),
-    ) as child:
-        try:
-            assert child.wait(timeout=60) == 0
-            assert child.stdout is not None
-            assert child.stdout.read() == b""
-        finally:
-            child.kill()
 
 
 def test_a_skill_is_mentioned_once_until_another_one_is(home: Home) -> None:
