@@ -644,13 +644,13 @@ def test_score_too_large_to_square_has_no_weight(run: Run) -> None:
     assert found.cosine + found.bm25 > 0
 
 
-WITH_EVIDENCE = EvidenceWeights(trigger=2.0, exclusion=-3.0)
+WITH_EVIDENCE = EvidenceWeights(trigger=2.0, counterexample=-3.0)
 
 
 def with_evidence(query: StoredQuery) -> StoredQuery:
-    """Return a query with a trigger for one candidate and an exclusion of another, and a need."""
+    """Return a query with a trigger for one candidate, a counterexample of another, and a need."""
     number = int(query.id[1:])
-    pieces = [{"trigger": 0.5}, {}, {"exclusion": 0.25}]
+    pieces = [{"trigger": 0.5}, {}, {"counterexample": 0.25}]
     scored = [
         candidate.replace(evidence=pieces[place % 3]) if (place + number) % 2 else candidate
         for place, candidate in enumerate(query.scored)

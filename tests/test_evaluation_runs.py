@@ -317,7 +317,7 @@ def test_damaged_run_is_refused_with_its_line(tmp_path: Path) -> None:
         (3, [*lines[:2], lines[2].replace('"stage1": [{', '"stage1": [1, {')]),
         (3, [*lines[:2], json.dumps(below)]),
         (1, lines[1:]),
-        (1, [lines[0].replace("crossgate-profile/5", "other"), *lines[1:]]),
+        (1, [lines[0].replace("crossgate-profile/6", "other"), *lines[1:]]),
         (None, lines[:1]),
     ]
     for line, rows in damaged:

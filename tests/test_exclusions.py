@@ -1,4 +1,4 @@
-"""Exclusions in a description: they are kept and shown, but do not count for the document."""
+"""Exclusions in a description: they are kept and shown, but neither searched nor embedded."""
 
 from __future__ import annotations
 
@@ -43,11 +43,6 @@ def index() -> Index:
 
 
 @pytest.mark.parametrize(("query", "excluded"), CASES)
-def test_skill_is_not_picked_for_an_excluded_task(index: Index, query: str, excluded: str) -> None:
-    assert excluded not in Router(index, reranker=None).route(query).ids
-
-
-@pytest.mark.parametrize(("query", "excluded"), CASES)
 def test_excluded_task_scores_less_than_the_same_task_included(
     index: Index, query: str, excluded: str
 ) -> None:
@@ -60,34 +55,6 @@ def test_excluded_task_scores_less_than_the_same_task_included(
         return next((hit.blend for hit in hits if hit.id == excluded), 0.0)
 
     assert score(index) < score(willing)
-
-
-NARROWED = {
-    "translator": "Translates documents between languages and keeps their layout. "
-    "Not for certified (sworn) translations and not for live interpreting.",
-    "charts": "Draws charts from tables of numbers as PNG or SVG. Does not draw 3D charts.",
-    "letters": "Writes letters to offices, landlords and neighbours. "
-    "Do not use it for cover letters.",
-    "recipes": "Writes recipes for what is in the fridge. Excludes vegan recipes.",
-}
-
-
-@pytest.mark.parametrize(
-    ("skill", "allowed", "excluded"),
-    [
-        ("translator", "translate this document into French", "make a sworn translation of it"),
-        ("charts", "draw a chart of our sales by month", "draw a 3D chart of our sales by month"),
-        ("letters", "write a letter to my landlord", "write a cover letter for this job"),
-        ("recipes", "write a recipe with leeks and potatoes", "write a vegan recipe with leeks"),
-    ],
-)
-def test_an_exclusion_of_a_special_case_does_not_exclude_the_purpose(
-    skill: str, allowed: str, excluded: str
-) -> None:
-    router = Router(library(NARROWED), reranker=None)
-    assert router.route(allowed).ids[:1] == [skill]
-    assert router.explain(allowed, skill).step != "excluded"
-    assert skill not in router.route(excluded).ids
 
 
 def test_document_keeps_its_text(index: Index) -> None:

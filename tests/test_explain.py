@@ -181,20 +181,6 @@ def test_document_that_stage_1_did_not_keep_has_its_ranks() -> None:
     assert cosines[int(figures["cosine_rank"]) - 1] == figures["cosine"]
 
 
-def test_exclusion_of_the_author_is_named_only_where_it_decided() -> None:
-    text = "Write release notes. Do not use for production releases, hotfixes or rollbacks."
-    notes = Document(id="release-notes", title="release-notes", text=text)
-    router = Router(Index.build([*SKILLS, notes]))
-    excluded = router.explain("do the production release now", "release-notes")
-    assert excluded.step == "excluded"
-    assert "excludes 'production releases'" in excluded.text
-    assert router.explain("merge two PDF files", "release-notes").step not in (
-        "excluded",
-        "selected",
-    )
-    assert router.explain("write the release notes", "release-notes").step == "selected"
-
-
 def test_counterexample_is_named_and_its_removal_selects_the_document() -> None:
     query, index = "merge two PDF files", Index.build(SKILLS)
     index.teach(query, "pdf-toolkit", fits=False)

@@ -56,8 +56,7 @@ class Explanation:
     Attributes:
         id: The document's id.
         step: Stable code of the step that lost it: `denied`, `not_allowed`, `no_candidates`,
-            `not_a_candidate`, `excluded`, `other_version`, `counterexample` or a code of
-            `Hit.dropped`; `selected` if none did. See docs/reasons.md.
+            `not_a_candidate`, `other_version`, `counterexample` or a code of `Hit.dropped`; `selected` if none did. See docs/reasons.md.
         text: One line with what happened, and the numbers that were compared.
         remedy: One line with the change that would select it; empty if nothing had to change.
         figures: The known numbers of the document by name: `cosine`, `bm25`, `blend`,
@@ -191,11 +190,6 @@ class _Explained(NamedTuple):
     def by_evidence(self, nothing: Sequence[str]) -> Explanation | None:
         """Explain a candidate that the evidence against it has lost; None for any other."""
         ruled_out = self._without(
-            "exclusion",
-            "excluded",
-            "its description excludes",
-            self.document.description.exclusions,
-        ) or self._without(
             "other_version",
             "other_version",
             "its description names other versions of the same thing",

@@ -709,7 +709,7 @@ def _document(
     is_description: bool,
     hints: Sequence[Sequence[str]],
 ) -> Document:
-    triggers, exclusions, examples, counterexamples = map(tuple, hints)
+    triggers, examples, counterexamples = map(tuple, hints)
     stored = Document(
         id=id,
         title=title,
@@ -717,7 +717,6 @@ def _document(
         body=body,
         metadata=_read_metadata(id, metadata),
         triggers=triggers,
-        exclusions=exclusions,
         examples=examples,
         counterexamples=counterexamples,
     )
@@ -760,13 +759,12 @@ def _vectors_of(index: Index, id: str, texts: HintTexts) -> HintVectors | None:
     """Return the vectors of the hints of a document; None if some hint has none."""
     stored = index._core.hint_vectors(id)
     kept: list[list[Vector]] = [
-        [vector for vector in vectors[: len(embedded)] if vector is not None]
-        for vectors, embedded in zip(stored, texts, strict=True)
+        [vector for vector in vectors if vector is not None] for vectors in stored
     ]
     if [*map(len, kept)] != [*map(len, texts)]:
         return None
-    exclusions, examples, counterexamples = kept
-    return exclusions, examples, counterexamples
+    examples, counterexamples = kept
+    return examples, counterexamples
 
 
 def _embedded(

@@ -1,4 +1,4 @@
-"""Hints of documents: triggers, exclusions and examples, in the form that the core stores."""
+"""Hints of documents: triggers and examples, in the form that the core stores."""
 
 from __future__ import annotations
 
@@ -13,14 +13,11 @@ from crossgate._values.results import Document, Vector
 if TYPE_CHECKING:
     import crossgate._core as _core
 
-EMBEDDED_EXCLUSIONS = 8
-"""The number of a document's exclusions that are embedded; the rest are compared by words."""
+_HINTS = ("triggers", "examples", "counterexamples")
 
-_HINTS = ("triggers", "exclusions", "examples", "counterexamples")
-
-HintTexts = tuple[list[str], list[str], list[str]]
-HintVectors = tuple[list[Vector], list[Vector], list[Vector]]
-NO_VECTORS: HintVectors = ([], [], [])
+HintTexts = tuple[list[str], list[str]]
+HintVectors = tuple[list[Vector], list[Vector]]
+NO_VECTORS: HintVectors = ([], [])
 
 
 def check_hints(document: Document, owner: str) -> None:
@@ -53,9 +50,8 @@ def hint_row(document: Document, vectors: HintVectors) -> _core._HintRow:
 
 
 def hint_texts(document: Document) -> HintTexts:
-    """Return the texts that are embedded: exclusions, examples and counterexamples."""
-    exclusions = document.description.exclusions[:EMBEDDED_EXCLUSIONS]
-    return list(exclusions), list(document.examples), list(document.counterexamples)
+    """Return the texts that are embedded: examples and counterexamples."""
+    return list(document.examples), list(document.counterexamples)
 
 
 def embedded_hints(
@@ -69,11 +65,7 @@ def embedded_hints(
         return {}
     vectors = iter(embed(flat))
     return {
-        id: (
-            list(islice(vectors, len(lists[0]))),
-            list(islice(vectors, len(lists[1]))),
-            list(islice(vectors, len(lists[2]))),
-        )
+        id: (list(islice(vectors, len(lists[0]))), list(islice(vectors, len(lists[1]))))
         for id, lists in texts.items()
     }
 

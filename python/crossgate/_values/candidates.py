@@ -20,7 +20,7 @@ _MOST_FLOAT = sys.float_info.max
 # Accepted field names, in order of precedence; the first that is not empty counts.
 ID_FIELDS = ("_id", "id")
 TITLE_FIELDS = ("title", "name")
-HINT_FIELDS = ("triggers", "exclusions", "examples", "counterexamples")
+HINT_FIELDS = ("triggers", "examples", "counterexamples")
 TEXT_FIELDS = ("text", "description", "content", "page_content")
 
 
@@ -67,9 +67,7 @@ def candidate(position: int, given: object, what: str = "candidate") -> Candidat
             f"the metadata of {what} must be a mapping, not {type_of(metadata)}",
         )
     vector = row.pop("vector", None)
-    triggers, exclusions, examples, counterexamples = (
-        taken_texts(row, name) for name in HINT_FIELDS
-    )
+    triggers, examples, counterexamples = (taken_texts(row, name) for name in HINT_FIELDS)
     cosine, score = _numbers(what, row.pop("cosine", None), row.pop("score", None))
     return Candidate(
         id=str(ids[0] if ids else position),
@@ -79,7 +77,6 @@ def candidate(position: int, given: object, what: str = "candidate") -> Candidat
         metadata={**row, **metadata},
         vector=vector,
         triggers=triggers,
-        exclusions=exclusions,
         examples=examples,
         counterexamples=counterexamples,
         cosine=cosine,

@@ -13,7 +13,7 @@ from crossgate._support.errors import ProfileError
 from crossgate._support.files import atomic_write, cannot_write, read_source
 from crossgate._support.limits import SETTINGS_BYTES
 
-PROFILE_SCHEMA = "crossgate-profile/5"
+PROFILE_SCHEMA = "crossgate-profile/6"
 POLICY_SCHEMA = "crossgate-policy/2"
 
 _Settings = TypeVar("_Settings", Profile, Policy)

@@ -32,20 +32,6 @@ class Vector(Protocol):
         """Return the numbers one by one."""
 
 
-class Description(NamedTuple):
-    """The parts of the description of a skill or tool.
-
-    Attributes:
-        purpose: The text without the clauses that exclude something; the text that is searched.
-        exclusions: The things that the document is not for, such as `scanned files`.
-        triggers: Words and phrases that should select the document, such as `slide deck`.
-    """
-
-    purpose: str
-    exclusions: tuple[str, ...] = ()
-    triggers: tuple[str, ...] = ()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
     """A skill, a tool or a chunk of text that a query can select.
@@ -61,12 +47,12 @@ class Document:
         vector: Embedding of the document by the index's embedder, or None to have it embedded.
         triggers: Words and phrases that should select the document, beside those that its
             description lists.
-        exclusions: Things that the document is not for, beside those that its description names.
         examples: Prompts that should select the document.
         counterexamples: Prompts that should not select the document.
-        is_description: Whether `text` describes a skill or tool, so that triggers and exclusions
-            are read from it; a passage of text is content. None to decide by the document: it has
-            a body, or a name such as `release-notes` as its title, or as its id without a title.
+        is_description: Whether `text` describes a skill or tool, so that triggers are read from it
+            and its exclusions ("do not use for ...") are not searched; a passage of text is
+            content. None to decide by the document: it has a body, or a name such as
+            `release-notes` as its title, or as its id without a title.
     """
 
     id: str
@@ -76,26 +62,12 @@ class Document:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     vector: Vector | None = None
     triggers: tuple[str, ...] = ()
-    exclusions: tuple[str, ...] = ()
     examples: tuple[str, ...] = ()
     counterexamples: tuple[str, ...] = ()
     is_description: bool | None = None
 
-    @property
-    def description(self) -> Description:
-        """The parts of the text; of a passage, all is purpose.
-
-        The exclusions and triggers that the document has beside its text come first.
-        """
-        exclusions, triggers = self.exclusions, self.triggers
-        if not self.is_read_as_description():
-            return Description(self.text, exclusions, triggers)
-        name = self.title if self.title.strip() else self.id
-        purpose, excluded, triggering = _core.describe(name, self.text)
-        return Description(purpose, (*exclusions, *excluded), (*triggers, *triggering))
-
     def is_read_as_description(self) -> bool:
-        """Return whether triggers and exclusions are read from the text."""
+        """Return whether the text describes a skill or tool."""
         if self.is_description is not None:
             return self.is_description
         return _core.is_description(self.id, self.title, self.text, self.body)
@@ -124,7 +96,7 @@ class Candidate(Document):
     score: float | None = None
 
     def is_read_as_description(self) -> bool:
-        """Return whether exclusions are read from the text: without a body, it is a passage."""
+        """Return whether the text describes a body; without a body, it is a passage."""
         return bool(self.body) if self.is_description is None else self.is_description
 
 

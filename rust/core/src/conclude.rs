@@ -745,7 +745,6 @@ mod tests {
         Blend { cosine_weight: 0.7, bm25_weight: 0.3, pivot: 5.0, body_weight: 0.5 };
     const WEIGHTS: EvidenceWeights = EvidenceWeights {
         trigger: 2.0,
-        exclusion: -4.0,
         example: 16.0,
         counterexample: -16.0,
         technology: 1.0,

@@ -1,44 +1,10 @@
-//! Tells descriptions of skills and tools from passages, and reads their parts.
+//! Tells descriptions of skills and tools from passages.
 
-use std::borrow::Cow;
-
-use crate::exclusions;
 use crate::lists::lists;
-use crate::triggers;
 
 /// Longer texts without a body are passages and no descriptions; the Agent Skills format allows
 /// 1,024 characters.
 const LONGEST_DESCRIPTION: usize = 2_000;
-
-/// The parts of the head of a document.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Description<'a> {
-    /// The text that is searched.
-    pub purpose: Cow<'a, str>,
-    /// Things that the document is not for; see [`crate::exclusions`].
-    pub exclusions: Vec<String>,
-    /// Words and phrases that should select the document; see [`crate::triggers`].
-    pub triggers: Vec<String>,
-}
-
-/// Reads a description of a document with this name.
-///
-/// # Examples
-///
-/// ```
-/// use crossgate_core::description::describe;
-///
-/// let text = "Edits slides. Use when the user mentions a deck. Not for posters.";
-/// let found = describe("pptx", text);
-/// assert_eq!(found.purpose, "Edits slides. Use when the user mentions a deck. ");
-/// assert_eq!(found.exclusions, ["posters"]);
-/// assert_eq!(found.triggers, ["pptx", "deck"]);
-/// ```
-pub fn describe<'a>(name: &str, text: &'a str) -> Description<'a> {
-    let exclusions::Description { purpose, exclusions } = exclusions::read(text);
-    let triggers = triggers::read(name, &purpose);
-    Description { purpose, exclusions, triggers }
-}
 
 /// Whether the text of a document is a description of a skill or tool, and not a passage: "do not
 /// use for children" in a leaflet is content, not a rule for the router.

@@ -71,7 +71,6 @@ macro_rules! evidence {
 
 evidence! {
     trigger: 3.0, "Worth of the best trigger of the document that the query contains.";
-    exclusion: -4.0, "How much closer the query is to an exclusion of the document than to its purpose.";
     example: 16.0, "Similarity of the query to the nearest example of the document.";
     counterexample: -16.0, "Similarity of the query to the nearest counterexample of the document.";
     technology: 1.0, "1 if the head names a technology of the project.";
@@ -93,9 +92,7 @@ impl Evidence {
 
     /// Whether the document or a user says that the document does not fit the query.
     pub fn is_against(&self) -> bool {
-        self.exclusion >= EXCLUDED
-            || self.counterexample >= COUNTEREXAMPLE
-            || self.other_version > 0.0
+        self.counterexample >= COUNTEREXAMPLE || self.other_version > 0.0
     }
 
     /// Whether the query contains a trigger that few other documents share.
@@ -103,9 +100,6 @@ impl Evidence {
         self.trigger >= TRIGGERED
     }
 }
-
-/// From this value on, an exclusion is more likely right than wrong.
-const EXCLUDED: f64 = 0.5;
 
 /// From this value on, a counterexample is more likely right than wrong: half that of a paraphrase.
 const COUNTEREXAMPLE: f64 = 0.3125;

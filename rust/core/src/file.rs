@@ -23,7 +23,7 @@ use crate::text::Analyzer;
 const MAGIC: &[u8; 8] = b"\x89CGX\r\n\x1a\n";
 
 /// Raised with every change that an older reader would misread.
-const VERSION: u32 = 9;
+const VERSION: u32 = 10;
 
 /// Bytes before the directory: magic, version, length, checksum.
 const HEADER: usize = 8 + 4 + 8 + 32;
@@ -42,7 +42,7 @@ struct Directory {
     nothing: Vec<String>,
     /// One [`Row`] per document.
     table: Extent,
-    /// Triggers, and the terms and vectors of exclusions and examples.
+    /// Triggers, and the terms and vectors of examples.
     hints: Extent,
     /// Terms in alphabetical order; each block with its first term.
     terms: Vec<(String, Extent)>,
@@ -250,7 +250,7 @@ fn folder_of(path: &Path) -> &Path {
 /// Approximate size of a record in a file, in bytes.
 fn size_of(record: &Record) -> usize {
     let texts = [&record.id, &record.title, &record.text, &record.body, &record.metadata];
-    let lists = [&record.triggers, &record.exclusions, &record.examples, &record.counterexamples];
+    let lists = [&record.triggers, &record.examples, &record.counterexamples];
     texts.into_iter().chain(lists.into_iter().flatten()).map(String::len).sum()
 }
 
@@ -690,12 +690,11 @@ mod tests {
             body: "1234".to_owned(),
             metadata: "{123456}".to_owned(),
             triggers: list(&"t".repeat(8)),
-            exclusions: list(&"x".repeat(16)),
             examples: list(&"e".repeat(32)),
             counterexamples: list(&"c".repeat(64)),
             ..record("", &"d".repeat(16))
         };
-        assert_eq!(size_of(&record), 1 + 2 + 16 + 4 + 8 + 2 * (8 + 16 + 32 + 64));
+        assert_eq!(size_of(&record), 1 + 2 + 16 + 4 + 8 + 2 * (8 + 32 + 64));
     }
 
     #[test]

@@ -655,29 +655,29 @@ mod tests {
         );
     }
 
-    fn refused(candidate: Scored, exclusion: f64) -> Scored {
-        Scored { evidence: Evidence { exclusion, ..Evidence::default() }, ..candidate }
+    fn refused(candidate: Scored, counterexample: f64) -> Scored {
+        Scored { evidence: Evidence { counterexample, ..Evidence::default() }, ..candidate }
     }
 
     #[test]
     fn a_winner_with_evidence_against_it_is_ambiguous() {
-        let found = |exclusion| {
-            let winner = refused(scored("a", 0.9, 9.0, 3), exclusion);
+        let found = |likeness| {
+            let winner = refused(scored("a", 0.9, 9.0, 3), likeness);
             reason(&[winner, scored("b", 0.1, 0.0, 0)], &profile(), &lexical())
         };
-        assert_eq!(found(0.49), (Verdict::Confident, Reason::ConfidentWinner));
-        assert_eq!(found(0.5), (Verdict::Ambiguous, Reason::Undecided));
+        assert_eq!(found(0.31), (Verdict::Confident, Reason::ConfidentWinner));
+        assert_eq!(found(0.3125), (Verdict::Ambiguous, Reason::Undecided));
     }
 
     #[test]
     fn the_margin_is_over_candidates_without_evidence_against_them() {
-        let found = |exclusion| {
-            let close = refused(scored("b", 0.85, 9.0, 3), exclusion);
+        let found = |likeness| {
+            let close = refused(scored("b", 0.85, 9.0, 3), likeness);
             let candidates = [scored("a", 0.9, 9.0, 3), close, scored("c", 0.1, 0.0, 0)];
             reason(&candidates, &profile(), &Policy::default())
         };
-        assert_eq!(found(0.49), (Verdict::Ambiguous, Reason::Undecided));
-        assert_eq!(found(0.5), (Verdict::Confident, Reason::ConfidentWinner));
+        assert_eq!(found(0.31), (Verdict::Ambiguous, Reason::Undecided));
+        assert_eq!(found(0.3125), (Verdict::Confident, Reason::ConfidentWinner));
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Hints of an index: triggers, exclusions and examples of its documents, and the evidence that they
-//! give about a query.
+//! Hints of an index: triggers and examples of its documents, and the evidence that they give about a
+//! query.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -19,17 +19,6 @@ const LONGEST_TRIGGER: usize = 8;
 /// in prompts about other things.
 const ONE_TERM: f64 = 0.5;
 
-/// Differences of the cosine with an exclusion and the cosine with the document at which the
-/// evidence is 0 and 1.
-const CLOSER: (f64, f64) = (0.0, 0.15);
-
-/// Cosines with an exclusion at which the evidence is 0 and 1: a query that is far from a document
-/// is often a little less far from something that the document excludes.
-const NEAR: (f64, f64) = (0.3, 0.45);
-
-/// Shares of a query's weight that an exclusion explains at which the evidence is 0 and 1.
-const EXPLAINED: (f64, f64) = (0.3, 0.7);
-
 /// Cosines with an example at which the similarity is 0 and that of a paraphrase. Prompts that only
 /// share their phrasing have cosines of up to 0.6, and paraphrases of 0.8 and more.
 const SIMILAR: (f64, f64) = (0.55, 0.85);
@@ -44,8 +33,6 @@ const RECALLS: f64 = 0.0625;
 /// vector, and the texts behind the end of a list have none.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HintVectors {
-    /// Those of the exclusions: of the record, followed by those that its text names.
-    pub exclusions: Vec<Option<Vec<f32>>>,
     /// Those of the record's examples.
     pub examples: Vec<Option<Vec<f32>>>,
     /// Those of the record's counterexamples.
@@ -166,7 +153,6 @@ impl Prompts<'_> {
 /// The texts of one document that a query is compared with.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Texts {
-    exclusions: Vec<Entry>,
     examples: Vec<Entry>,
     counterexamples: Vec<Entry>,
 }
@@ -176,7 +162,6 @@ struct Texts {
 pub(crate) struct Hinted<'a> {
     pub(crate) owner: &'a str,
     pub(crate) triggers: &'a [String],
-    pub(crate) exclusions: &'a [String],
     pub(crate) examples: &'a [String],
     pub(crate) counterexamples: &'a [String],
 }
@@ -213,7 +198,6 @@ impl Hints {
         let owner = format!("a hint of document {:?}", hinted.owner);
         let list = |texts, vectors| Entry::list(&owner, texts, vectors, analyzer, dimension);
         let texts = Texts {
-            exclusions: list(hinted.exclusions, &vectors.exclusions)?,
             examples: list(hinted.examples, &vectors.examples)?,
             counterexamples: list(hinted.counterexamples, &vectors.counterexamples)?,
         };
@@ -273,7 +257,6 @@ impl Hints {
             entries.iter().map(|entry| entry.vector.as_ref().map(Rounded::vector)).collect()
         };
         let vectors = |texts: &Arc<Texts>| HintVectors {
-            exclusions: of(&texts.exclusions),
             examples: of(&texts.examples),
             counterexamples: of(&texts.counterexamples),
         };
@@ -289,16 +272,17 @@ impl Hints {
                 .as_ref()
                 .is_none_or(|vector| vector.levels.len() == dimension && vector.step.is_finite())
         };
-        let entries = self.texts.values().flat_map(|texts| {
-            texts.exclusions.iter().chain(&texts.examples).chain(&texts.counterexamples)
-        });
+        let entries = self
+            .texts
+            .values()
+            .flat_map(|texts| texts.examples.iter().chain(&texts.counterexamples));
         self.triggers.values().flatten().all(is_slot)
             && self.texts.keys().all(is_slot)
             && entries.chain(&self.nothing).all(fits)
     }
 
     /// What the hints say about a query.
-    pub(crate) fn ask(&self, query: Query<'_>) -> Result<Asked<'_>> {
+    pub(crate) fn ask(&self, query: Query<'_>) -> Result<Asked> {
         let mut triggers: BTreeMap<u32, f64> = BTreeMap::new();
         for (start, first) in query.terms.iter().enumerate() {
             let mut key = first.clone();
@@ -333,20 +317,19 @@ impl Hints {
             }
         }
         let nothing = similarity(&self.nothing, &query)?;
-        Ok(Asked { hints: self, triggers, examples, counterexamples, nothing })
+        Ok(Asked { triggers, examples, counterexamples, nothing })
     }
 }
 
 /// The hints about one query, by slot.
-pub(crate) struct Asked<'a> {
-    hints: &'a Hints,
+pub(crate) struct Asked {
     triggers: BTreeMap<u32, f64>,
     examples: BTreeMap<u32, f64>,
     counterexamples: BTreeMap<u32, f64>,
     nothing: f64,
 }
 
-impl Asked<'_> {
+impl Asked {
     /// The documents that are candidates because of their hints, the best documents of each kind.
     pub(crate) fn recalled(&self, most: usize) -> BTreeSet<u32> {
         let best = |found: &BTreeMap<u32, f64>| {
@@ -361,23 +344,15 @@ impl Asked<'_> {
         best(&self.triggers).chain(best(&self.examples)).collect()
     }
 
-    /// The evidence about a candidate. `purpose` gives the terms of its head.
-    pub(crate) fn evidence(
-        &self,
-        slot: u32,
-        cosine: Option<f64>,
-        query: &Query<'_>,
-        purpose: impl FnOnce() -> Vec<String>,
-    ) -> Result<Evidence> {
+    /// The evidence about a document.
+    pub(crate) fn evidence(&self, slot: u32) -> Evidence {
         let of = |found: &BTreeMap<u32, f64>| found.get(&slot).copied().unwrap_or_default();
-        let exclusions = self.hints.texts.get(&slot).map_or(&[][..], |texts| &texts.exclusions);
-        Ok(Evidence {
+        Evidence {
             trigger: of(&self.triggers),
-            exclusion: excluded(exclusions, cosine, query, purpose)?,
             example: of(&self.examples),
             counterexample: of(&self.counterexamples).max(self.nothing),
             ..Evidence::default()
-        })
+        }
     }
 }
 
@@ -444,50 +419,6 @@ fn weight<'a>(terms: impl Iterator<Item = &'a str>, bm25: &Bm25) -> Result<f64> 
         sum += bm25.idf_of(term)?;
     }
     Ok(sum)
-}
-
-/// How surely a query asks for something that a document excludes, in [0, 1].
-///
-/// It is the larger of two values. The first compares meanings: the cosine with the nearest
-/// exclusion, if the document's own cosine is lower. The second compares terms: the share of an
-/// exclusion that the query contains, times the share of the query's explained weight that it
-/// explains rather than the purpose. An exclusion with a term of the purpose, such as "sworn
-/// translations" of a translator, counts only if the query has another of its terms.
-fn excluded(
-    entries: &[Entry],
-    cosine: Option<f64>,
-    query: &Query<'_>,
-    purpose: impl FnOnce() -> Vec<String>,
-) -> Result<f64> {
-    if entries.is_empty() {
-        return Ok(0.0);
-    }
-    let purpose: HashSet<String> = purpose().into_iter().collect();
-    let terms: BTreeSet<&str> = query.terms.iter().map(String::as_str).collect();
-    let (mut nearest, mut by_terms) = (None::<f64>, 0.0_f64);
-    for entry in entries {
-        let exclusion: BTreeSet<&str> = entry.terms.iter().map(String::as_str).collect();
-        let (shared, own): (Vec<&str>, Vec<&str>) =
-            exclusion.iter().partition(|term| purpose.contains(**term));
-        if !shared.is_empty() && !own.is_empty() && own.iter().all(|term| !terms.contains(term)) {
-            continue;
-        }
-        nearest = entry
-            .cosine(query)
-            .map(|cosine| nearest.map_or(cosine, |best| best.max(cosine)))
-            .or(nearest);
-        let asked = exclusion.iter().copied().filter(|term| terms.contains(term));
-        let hit = weight(asked, query.bm25)?;
-        if hit > 0.0 {
-            let all = weight(exclusion.iter().copied(), query.bm25)?;
-            let rest = terms.difference(&exclusion).copied().filter(|term| purpose.contains(*term));
-            by_terms = by_terms.max(hit / all * (hit / (hit + weight(rest, query.bm25)?)));
-        }
-    }
-    let by_meaning = nearest
-        .zip(cosine)
-        .map_or(0.0, |(nearest, cosine)| ramp(nearest - cosine, CLOSER) * ramp(nearest, NEAR));
-    Ok(by_meaning.max(ramp(by_terms, EXPLAINED)))
 }
 
 /// 0 up to the first bound, 1 from the second, and linear in between.

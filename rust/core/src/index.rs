@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use crate::blocks::Lazy;
 use crate::bm25::{Bm25, Fields, Match, SIZES, Scorer, Sizes};
 use crate::dense::{Dense, unit};
-use crate::description::describe;
 use crate::error::{Damage, Error, Kind, Result};
 use crate::evidence::{Evidence, EvidenceWeights};
 use crate::exclusions::strip_exclusions;
@@ -18,6 +17,7 @@ use crate::stage1::{Blend, Scored, Span, best_first};
 use crate::technologies::Project;
 use crate::terms::number_of;
 use crate::text::Analyzer;
+use crate::triggers;
 use crate::versions::Versions;
 
 /// A document of an index.
@@ -36,13 +36,11 @@ pub struct Record {
     pub passages: Vec<Span>,
     /// A JSON object of the caller, which is stored and never interpreted.
     pub metadata: String,
-    /// Whether the text is a description, from which exclusions and triggers are read; see
-    /// [`crate::description`].
+    /// Whether the text is a description, from which triggers are read, and in which the sentences
+    /// that exclude something are not searched; see [`crate::description`].
     pub is_description: bool,
     /// Words and phrases that should select the document, beside those of the text.
     pub triggers: Vec<String>,
-    /// Things that the document is not for, beside those of the text.
-    pub exclusions: Vec<String>,
     /// Prompts that should select the document.
     pub examples: Vec<String>,
     /// Prompts that should not select the document.
@@ -69,15 +67,11 @@ impl Record {
     /// Passes the hints to a function: those of the record, followed by those of the text.
     fn with_hints<T>(&self, call: impl FnOnce(Hinted<'_>) -> T) -> T {
         let name = if self.title.trim().is_empty() { &self.id } else { &self.title };
-        let read = self.is_description.then(|| describe(name, &self.text));
-        let (exclusions, triggers) = read.map(|read| (read.exclusions, read.triggers)).unzip();
-        let joined = |own: &[String], read: Option<Vec<String>>| {
-            [own, read.unwrap_or_default().as_slice()].concat()
-        };
+        let read = self.is_description.then(|| triggers::read(name, &self.purpose()));
+        let triggers = [self.triggers.as_slice(), read.unwrap_or_default().as_slice()].concat();
         call(Hinted {
             owner: &self.id,
-            triggers: &joined(&self.triggers, triggers),
-            exclusions: &joined(&self.exclusions, exclusions),
+            triggers: &triggers,
             examples: &self.examples,
             counterexamples: &self.counterexamples,
         })
@@ -346,7 +340,7 @@ impl Index {
         self.upsert_with_hints(documents.into_iter().map(without_hints).collect())
     }
 
-    /// The same, with the vectors of exclusions and examples.
+    /// The same, with the vectors of examples.
     pub fn upsert_with_hints(
         &mut self,
         documents: Vec<(Record, Option<Vec<f32>>, HintVectors)>,
@@ -601,8 +595,7 @@ impl Index {
         let mut best: Vec<(Candidate<'_>, Evidence)> = best
             .into_iter()
             .map(|candidate| {
-                let evidence =
-                    self.evidence(&asked, &query, &versions, &candidate, &options.project)?;
+                let evidence = self.evidence(&asked, &versions, &candidate, &options.project)?;
                 let blend = candidate.blend + options.evidence.in_blend(&evidence);
                 Ok((Candidate { blend, ..candidate }, evidence))
             })
@@ -630,16 +623,13 @@ impl Index {
 
     fn evidence(
         &self,
-        asked: &Asked<'_>,
-        query: &Query<'_>,
+        asked: &Asked,
         versions: &Versions,
         candidate: &Candidate<'_>,
         project: &Project,
     ) -> Result<Evidence> {
-        let Candidate { number, slot, cosine, .. } = *candidate;
-        let record = slot.record()?;
-        let head = || self.head_terms(record);
-        let mut evidence = asked.evidence(number, cosine, query, head)?;
+        let record = candidate.slot.record()?;
+        let mut evidence = asked.evidence(candidate.number);
         let named = || format!("{}: {}", record.title, record.purpose());
         // A passage may answer a question about a version that it does not name.
         if record.is_description && !versions.is_empty() {
@@ -780,14 +770,9 @@ impl Index {
         Ok(hasher.finalize().to_hex().chars().take(32).collect())
     }
 
-    fn head_terms(&self, record: &Record) -> Vec<String> {
+    fn terms(&self, record: &Record) -> Fields {
         let mut head = self.analyzer.terms(&record.title);
         head.extend(self.analyzer.terms(&record.purpose()));
-        head
-    }
-
-    fn terms(&self, record: &Record) -> Fields {
-        let head = self.head_terms(record);
         let of_passage = |span: &Span| self.analyzer.terms(record.passage(*span));
         Fields { head, passages: record.passages.iter().map(of_passage).collect() }
     }

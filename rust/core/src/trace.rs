@@ -14,7 +14,7 @@ use crate::profile::Profile;
 use crate::stage1::Scored;
 
 /// Version of the format.
-pub const TRACE_SCHEMA: &str = "crossgate-trace/5";
+pub const TRACE_SCHEMA: &str = "crossgate-trace/6";
 
 /// The inputs and results of a decision.
 ///
@@ -187,7 +187,7 @@ mod tests {
             (r#""bm25":1.0"#, r#""bm25":-1.0"#),
             (r#""pool":20"#, r#""pool":0"#),
             (r#""score":1.5"#, r#""score":null"#),
-            ("crossgate-trace/5", "crossgate-trace/4"),
+            ("crossgate-trace/6", "crossgate-trace/5"),
         ] {
             assert!(text.contains(from), "{from}");
             assert!(Trace::read(&text.replacen(from, to, 1)).is_err(), "{to}");

@@ -62,13 +62,6 @@ pub(crate) fn strip_exclusions(text: &str) -> Cow<'_, str> {
     exclusions::strip_exclusions(text)
 }
 
-/// The purpose, the exclusions and the triggers of a description.
-#[pyfunction]
-pub(crate) fn describe(name: &str, text: &str) -> (String, Vec<String>, Vec<String>) {
-    let found = description::describe(name, text);
-    (found.purpose.into_owned(), found.exclusions, found.triggers)
-}
-
 /// Whether the text of a document is a description of a skill or tool.
 #[pyfunction]
 pub(crate) fn is_description(id: &str, title: &str, text: &str, body: &str) -> bool {

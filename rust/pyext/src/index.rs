@@ -21,9 +21,9 @@ use pyo3::types::PyString;
 type Row<'py> =
     (String, String, String, String, Vec<(u32, u32)>, String, Option<Bound<'py, PyAny>>);
 
-/// The hints of a document from Python: whether its text is a description; triggers, exclusions,
-/// examples and counterexamples; vectors of the last three.
-type HintRow<'py> = (bool, [Vec<String>; 4], [Vec<Bound<'py, PyAny>>; 3]);
+/// The hints of a document from Python: whether its text is a description; triggers, examples and
+/// counterexamples; vectors of the last two.
+type HintRow<'py> = (bool, [Vec<String>; 3], [Vec<Bound<'py, PyAny>>; 2]);
 
 /// A document for Python: title, text, body, metadata as JSON, whether the text is a description,
 /// hints.
@@ -33,15 +33,15 @@ type Text<'py> = (
     Bound<'py, PyString>,
     Bound<'py, PyString>,
     bool,
-    [Vec<String>; 4],
+    [Vec<String>; 3],
 );
 
 fn text_of<'py>(py: Python<'py>, record: &Record) -> Text<'py> {
     let Record { title, text, body, metadata, .. } = record;
     let [title, text, body, metadata] =
         [title, text, body, metadata].map(|part| PyString::new(py, part));
-    let Record { triggers, exclusions, examples, counterexamples, .. } = record;
-    let hints = [triggers, exclusions, examples, counterexamples].map(Clone::clone);
+    let Record { triggers, examples, counterexamples, .. } = record;
+    let hints = [triggers, examples, counterexamples].map(Clone::clone);
     (title, text, body, metadata, record.is_description, hints)
 }
 
@@ -114,24 +114,13 @@ impl Index {
                 documents.push((record, vector, HintVectors::default()));
                 continue;
             };
-            let [triggers, exclusions, examples, counterexamples] = texts;
-            let record = Record {
-                is_description,
-                triggers,
-                exclusions,
-                examples,
-                counterexamples,
-                ..record
-            };
+            let [triggers, examples, counterexamples] = texts;
+            let record = Record { is_description, triggers, examples, counterexamples, ..record };
             let vectors = vectors.map(|list| {
                 list.iter().map(|vector| numbers(vector).map(Some)).collect::<PyResult<_>>()
             });
-            let [exclusions, examples, counterexamples] = vectors;
-            let hints = HintVectors {
-                exclusions: exclusions?,
-                examples: examples?,
-                counterexamples: counterexamples?,
-            };
+            let [examples, counterexamples] = vectors;
+            let hints = HintVectors { examples: examples?, counterexamples: counterexamples? };
             documents.push((record, vector, hints));
         }
         py.detach(|| self.write(|index| index.upsert_with_hints(documents))).map_err(Into::into)
@@ -154,11 +143,11 @@ impl Index {
         py.detach(|| self.write(teach)).map_err(Into::into)
     }
 
-    /// The vectors of a document's exclusions, examples and counterexamples.
-    fn hint_vectors(&self, py: Python<'_>, id: &str) -> PyResult<[Vec<Option<Vec<f32>>>; 3]> {
-        let HintVectors { exclusions, examples, counterexamples } =
+    /// The vectors of a document's examples and counterexamples.
+    fn hint_vectors(&self, py: Python<'_>, id: &str) -> PyResult<[Vec<Option<Vec<f32>>>; 2]> {
+        let HintVectors { examples, counterexamples } =
             py.detach(|| self.read().hint_vectors(id))?;
-        Ok([exclusions, examples, counterexamples])
+        Ok([examples, counterexamples])
     }
 
     /// Prompts that no document fits.

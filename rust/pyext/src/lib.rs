@@ -13,7 +13,7 @@ mod _core {
 
     #[pymodule_export]
     use crate::decide::{
-        analyze, can_stop, combine, conclude, describe, evidence, fit_shortlist, fits, gated,
+        analyze, can_stop, combine, conclude, evidence, fit_shortlist, fits, gated,
         history_weights, information, is_courtesy, is_description, language, log_mean,
         names_something, need_log_odds, needs_document_of, queries_needed, read_signals,
         read_trace, reblend, replay, split, standing, strip_exclusions, technology_names, trace,
