@@ -747,8 +747,7 @@ mod tests {
         trigger: 2.0,
         example: 16.0,
         counterexample: -16.0,
-        technology: 1.0,
-        other_technology: -1.0,
+        technology: 2.0,
         other_version: -4.0,
         other_date: -4.0,
     };

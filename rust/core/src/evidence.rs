@@ -73,8 +73,7 @@ evidence! {
     trigger: 3.0, "Worth of the best trigger of the document that the query contains.";
     example: 16.0, "Similarity of the query to the nearest example of the document.";
     counterexample: -16.0, "Similarity of the query to the nearest counterexample of the document.";
-    technology: 1.0, "1 if the head names a technology of the project.";
-    other_technology: -1.0, "1 if the head names technologies, but none of the project.";
+    technology: 2.0, "1 if the head names a technology of the project.";
     other_version: -6.0, "1 if query and description name other versions of the same thing.";
     other_date: -4.0, "Share of the dates of the query that the passage lacks.";
 }

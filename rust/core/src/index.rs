@@ -637,9 +637,7 @@ impl Index {
             evidence.other_version = f64::from(u8::from(contradicts));
         }
         if !project.is_empty() {
-            let (own, other) = project.compare(&named());
-            evidence.technology = f64::from(u8::from(own));
-            evidence.other_technology = f64::from(u8::from(other));
+            evidence.technology = f64::from(u8::from(project.has_one_of(&named())));
         }
         Ok(evidence)
     }

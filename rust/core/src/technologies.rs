@@ -167,15 +167,9 @@ impl Project {
         self.0.is_empty()
     }
 
-    /// Whether a head names a technology of the project, and whether it names only others; both are
-    /// false if it names none, or if nothing is known of the project.
-    pub fn compare(&self, head: &str) -> (bool, bool) {
-        if self.is_empty() {
-            return (false, false);
-        }
-        let named = named(head);
-        let own = named.iter().any(|name| self.0.contains(name));
-        (own, !own && !named.is_empty())
+    /// Whether a head names a technology of the project.
+    pub fn has_one_of(&self, head: &str) -> bool {
+        !self.is_empty() && named(head).iter().any(|name| self.0.contains(name))
     }
 }
 
@@ -241,20 +235,19 @@ mod tests {
     #[test]
     fn a_project_compares_heads_with_its_technologies_and_those_they_imply() {
         let project = Project::new(["Django", "unheard-of"]);
-        assert_eq!(project.compare("Writes Python tests"), (true, false));
-        assert_eq!(project.compare("Django models"), (true, false));
-        assert_eq!(project.compare("Rust clippy fixes"), (false, true));
-        assert_eq!(project.compare("Writes release notes"), (false, false));
+        assert!(project.has_one_of("Writes Python tests"));
+        assert!(project.has_one_of("Django models"));
+        assert!(!project.has_one_of("Rust clippy fixes"));
+        assert!(!project.has_one_of("Writes release notes"));
         assert_eq!(Project::new(["c#"]), Project::new(["dotnet"]));
-        assert_eq!(Project::new(["unheard-of"]).compare("Rust"), (false, false));
+        assert!(!Project::new(["unheard-of"]).has_one_of("Rust"));
     }
 
     proptest! {
         #[test]
         fn any_text_is_compared(head in "\\PC{0,80}", names in prop::collection::vec("\\PC{0,9}", 0..4)) {
             let project = Project::new(names.iter().map(String::as_str));
-            let (own, other) = project.compare(&head);
-            prop_assert!(!(own && other));
+            prop_assert!(!project.has_one_of(&head) || !named(&head).is_empty());
         }
     }
 }
