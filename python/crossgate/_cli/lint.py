@@ -94,12 +94,12 @@ def run(options: argparse.Namespace) -> int:
             prompts=_prompts(options),
             progress=asked,
         )
-    shown = report.findings[: options.limit]
+    findings = report.findings[: options.limit]
     if options.json:
-        show_json(_values(report, shown, loaded.left_out))
+        show_json(_values(report, findings, loaded.left_out))
     else:
         say_left_out(loaded.left_out)
-        show(_text(report, shown))
+        show(_text(report, findings))
     level = options.fail_on
     if level != _NEVER and any(finding.code == "hostile_text" for finding in report.findings):
         return HOSTILE
@@ -126,21 +126,21 @@ def _audit(options: argparse.Namespace) -> int:
     from crossgate._lint.checking import audited
     from crossgate._sources.reading import skill_files
 
-    found = skill_files(options.source)
+    files = skill_files(options.source)
     try:
         loaded = documents_of(options)
         documents, places = loaded.documents, loaded.places
     except SourceError as error:
-        if error.code != "no_documents" or not found:
+        if error.code != "no_documents" or not files:
             raise
         documents, places = (), {}
-    known = {os.path.realpath(place.path) for place in places.values()}
-    unread = [path for path in found if os.path.realpath(path) not in known]
+    read = {os.path.realpath(place.path) for place in places.values()}
+    unread = [path for path in files if os.path.realpath(path) not in read]
     results = audited(documents, places, unread)
     ungraded = [path for path in map(printable, unread) if path not in results]
     for path in ungraded:
         say(f"not graded, since it cannot be read: {path}")
-    counts = {grade: sum(found == grade for found, _ in results.values()) for grade in GRADES}
+    counts = {grade: sum(each == grade for each, _ in results.values()) for grade in GRADES}
     findings = [finding for _, listed in results.values() for finding in listed]
     findings.sort(key=lambda finding: (finding.severity != "error", finding.id))
     shown = findings[: options.limit]

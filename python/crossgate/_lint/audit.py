@@ -213,7 +213,7 @@ _RULES: tuple[tuple[Grade, re.Pattern[str], str], ...] = (
 
 def audit(document: Document) -> list[Alarm]:
     """Return the alarms of a document, in the order of the text."""
-    found: list[Alarm] = []
+    alarms: list[Alarm] = []
     for field in ("text", "body"):
         value: str = getattr(document, field)
         in_code = _code_ranges(value)
@@ -221,9 +221,9 @@ def audit(document: Document) -> list[Alarm]:
             for match in pattern.finditer(value):
                 actual = _adjusted(grade, pattern, match, in_code)
                 if actual != "clean":
-                    found.append(Alarm(actual, reason, field, match.start(), match[0]))
-        found += _sent_secrets(value, field)
-    return sorted(found, key=lambda alarm: (alarm.field != "text", alarm.start, alarm.reason))
+                    alarms.append(Alarm(actual, reason, field, match.start(), match[0]))
+        alarms += _sent_secrets(value, field)
+    return sorted(alarms, key=lambda alarm: (alarm.field != "text", alarm.start, alarm.reason))
 
 
 def grade_of(alarms: list[Alarm]) -> Grade:
@@ -240,7 +240,7 @@ def alarms_as_findings(
         if not listed:
             continue
         evidence = tuple(
-            places.at(document, alarm.field, alarm.start, f"{_shown(alarm.text)}: {alarm.reason}")
+            places.at(document, alarm.field, alarm.start, f"{_visible(alarm.text)}: {alarm.reason}")
             for alarm in listed[:_QUOTED]
         )
         reasons = list(dict.fromkeys(alarm.reason for alarm in listed))
@@ -318,7 +318,7 @@ def _code_ranges(value: str) -> Callable[[int], bool]:
     return lambda at: any(first <= at < last for first, last in ranges)
 
 
-def _shown(text: str) -> str:
+def _visible(text: str) -> str:
     visible = "".join(
         character if character.isprintable() else f"\\u{ord(character):04x}" for character in text
     )

@@ -150,8 +150,8 @@ def _audited(document: Document, places: Places) -> tuple[list[Alarm], list[Find
     end = text.rfind(document.body) if text and document.body else len(text or "")
     if text and end > 0:
         front = replace(document, text=document.id, body=text[:end])
-        known = {alarm.text for alarm in alarms}
-        more = [alarm for alarm in audit(front) if alarm.text not in known]
+        texts = {alarm.text for alarm in alarms}
+        more = [alarm for alarm in audit(front) if alarm.text not in texts]
         findings += alarms_as_findings(front, more, places)
         alarms += more
     return alarms, findings

@@ -182,12 +182,12 @@ def _line_of_words(text: str, value: str, first: int) -> int:
     """Return the line of words that YAML has folded or escaped, else that of the description."""
     words = value.split()[:_WORDS]
     while words:
-        found = re.search(r"\s+".join(map(re.escape, words)), text)
-        if found:
-            return text.count("\n", 0, found.start()) + 1
+        match = re.search(r"\s+".join(map(re.escape, words)), text)
+        if match:
+            return text.count("\n", 0, match.start()) + 1
         words = words[: len(words) // 2]
-    found = _DESCRIPTION.search(text)
-    return text.count("\n", 0, found.start()) + 1 if found else first
+    match = _DESCRIPTION.search(text)
+    return text.count("\n", 0, match.start()) + 1 if match else first
 
 
 def _offset(text: str, line: int) -> int:

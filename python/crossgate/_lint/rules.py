@@ -198,8 +198,8 @@ def _lost_share(
 ) -> float:
     """Return the share of a document's sentences that it loses, by weight."""
     total = sum(WEIGHTS[answer.sentence.kind] for answer in library.by_owner[loser])
-    taken = sum(WEIGHTS[answer.sentence.kind] * _degree(answer, winner) for answer in lost)
-    return taken / (total + PRIOR)
+    weight = sum(WEIGHTS[answer.sentence.kind] * _degree(answer, winner) for answer in lost)
+    return weight / (total + PRIOR)
 
 
 def _degree(answer: SentenceResult, winner: str) -> float:

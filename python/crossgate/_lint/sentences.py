@@ -285,8 +285,8 @@ def _scores(
 ) -> dict[str, float]:
     """Return the scores of the best documents and of the sentence's own."""
     query = sentence.query
-    found = index.search(query, vector, embed=False, blend=blend, per_channel=_POOL).scored
-    scores = {scored.id: scored.blend for scored in found}
+    hits = index.search(query, vector, embed=False, blend=blend, per_channel=_POOL).scored
+    scores = {scored.id: scored.blend for scored in hits}
     if sentence.id not in scores:
         alone = index.search(query, vector, embed=False, blend=blend, allow=[sentence.id]).scored
         scores[sentence.id] = alone[0].blend if alone else 0.0

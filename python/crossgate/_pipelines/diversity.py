@@ -57,7 +57,7 @@ def deduplicate(
     if similarity is not None:
         check_number("the similarity", similarity, 0, 1, above=True)
     seen: set[object] = set()
-    kept = []
+    best = []
     for hit in hits:
         cut_from = metadata_of(hit).get(source)
         # An empty name names no source, and True is not the number 1.
@@ -65,21 +65,21 @@ def deduplicate(
             if cut_from in seen:
                 continue
             seen.add(cut_from)
-        kept.append(hit)
+        best.append(hit)
     if similarity is None:
-        return kept
-    heads = [text_of(hit) for hit in kept]
-    whole = [f"{head}\n{body_of(hit)}" for head, hit in zip(heads, kept, strict=True)]
+        return best
+    heads = [text_of(hit) for hit in best]
+    whole = [f"{head}\n{body_of(hit)}" for head, hit in zip(heads, best, strict=True)]
     groups = [
         group
-        for alike in _repeats(range(len(kept)), heads, similarity)
+        for alike in _repeats(range(len(best)), heads, similarity)
         for group in (
             _repeats(alike, whole, similarity)
-            if any(body_of(kept[position]) for position in alike)
+            if any(body_of(best[position]) for position in alike)
             else [alike]
         )
     ]
-    return [_representative([kept[position] for position in group]) for group in sorted(groups)]
+    return [_representative([best[position] for position in group]) for group in sorted(groups)]
 
 
 def diversify(
@@ -143,10 +143,10 @@ def _repeats(positions: Sequence[int], texts: Sequence[str], similarity: float) 
 def _representative(group: Sequence[H]) -> H:
     """Return the newest of a group, best first, with the score of the best."""
     times = [readable_time_of(hit) for hit in group] if len(group) > 1 else []
-    known = [time for time in times if time is not None]
-    if len(known) < len(group):
+    dates = [time for time in times if time is not None]
+    if len(dates) < len(group):
         return group[0]
-    newest = group[times.index(max(known))]
+    newest = group[times.index(max(dates))]
     return newest if newest is group[0] else with_score(newest, score_of(group[0]))
 
 

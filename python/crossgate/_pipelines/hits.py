@@ -102,20 +102,20 @@ def with_score(hit: H, score: float) -> H:
         for method in ("_replace", "model_copy"):  # named tuples, pydantic
             if hasattr(hit, method):
                 changes = {"score": score}
-                made: H = (
+                copied: H = (
                     hit._replace(**changes)  # type: ignore[attr-defined]
                     if method == "_replace"
                     else hit.model_copy(update=changes)  # type: ignore[attr-defined]
                 )
-                return made
-        made = copy.copy(hit)
-        made.score = score  # type: ignore[attr-defined]
+                return copied
+        copied = copy.copy(hit)
+        copied.score = score  # type: ignore[attr-defined]
     except (AttributeError, TypeError) as error:
         raise InputError(
             "malformed_candidate",
             f"no score can be set on hit {hit.id!r}, {type_of(hit)}: {error}",
         ) from error
-    return made
+    return copied
 
 
 def time_of(hit: AnyHit) -> datetime | None:

@@ -262,9 +262,9 @@ def from_index(index: Index, *, by: Literal["words", "both"] = "both") -> Retrie
     def retrieve(query: str, limit: int) -> list[list[Candidate]]:
         dense = by == "both" and index.dimension
         vector = index.load_embedder().embed([query])[0] if dense else None
-        found = index.search(query, vector, per_channel=max(2, limit), embed=False)
-        by_words = _best(found, lambda candidate: candidate.bm25 or None, limit)
-        by_meaning = _best(found, lambda candidate: candidate.cosine, limit)
+        results = index.search(query, vector, per_channel=max(2, limit), embed=False)
+        by_words = _best(results, lambda candidate: candidate.bm25 or None, limit)
+        by_meaning = _best(results, lambda candidate: candidate.cosine, limit)
         return [by_words, by_meaning][: 1 + (by == "both")]
 
     return retrieve
@@ -291,8 +291,8 @@ def diversified(result: RouteResult, *, limit: int, trade_off: float = 0.7) -> R
         mode = Profile().to_dict()["combine"]  # the core combines such scores in this way
     relevance = [_relevance(hit, mode) for hit in result.selected]
     selected = diversify(result.selected, k=limit, relevance=relevance, trade_off=trade_off)
-    kept = {hit.id for hit in selected}
-    cut = [replace(hit, dropped="over_limit") for hit in result.selected if hit.id not in kept]
+    ids = {hit.id for hit in selected}
+    cut = [replace(hit, dropped="over_limit") for hit in result.selected if hit.id not in ids]
     # `postprocess` reads the order of `hits`, so the selected hits are reordered there, too.
     placed = iter([*selected, *cut])
     hits = tuple(next(placed) if hit.dropped is None else hit for hit in result.hits)
@@ -314,17 +314,17 @@ def _relevance(hit: Hit, combine: Mapping[str, Any]) -> float:
 
 
 def _best(
-    found: SearchResult, score: Callable[[Scored], float | None], limit: int
+    results: SearchResult, score: Callable[[Scored], float | None], limit: int
 ) -> list[Candidate]:
-    pairs = [(value, scored) for scored in found.scored if (value := score(scored)) is not None]
+    pairs = [(value, scored) for scored in results.scored if (value := score(scored)) is not None]
     pairs.sort(key=lambda pair: (-pair[0], pair[1].id))
     return [
         Candidate(
             id=scored.id,
-            title=found.documents[scored.id].title,
-            text=found.documents[scored.id].text,
-            body=found.documents[scored.id].body,
-            metadata=found.documents[scored.id].metadata,
+            title=results.documents[scored.id].title,
+            text=results.documents[scored.id].text,
+            body=results.documents[scored.id].body,
+            metadata=results.documents[scored.id].metadata,
             cosine=scored.cosine,
             score=value,
         )

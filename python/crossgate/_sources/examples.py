@@ -56,11 +56,11 @@ def read_examples(path: Path) -> list[Example]:
         InputError: `malformed_example`, naming file and line.
         SourceError: `source_unreadable`.
     """
-    found: list[Example] = []
+    examples: list[Example] = []
     try:
         for number, line in _lines(path):
             try:
-                found.append(parse_example(line, has_skill=True))
+                examples.append(parse_example(line, has_skill=True))
             except Unusable as error:
                 raise Unusable(str(error), number) from None
     except FileNotFoundError:
@@ -71,7 +71,7 @@ def read_examples(path: Path) -> list[Example]:
     except Unusable as error:
         place = place_of(printable(str(path)), error.line)
         raise InputError("malformed_example", f"{place}: {error}") from None
-    return found
+    return examples
 
 
 def examples_of_skill(folder: str) -> Iterator[Example | Unusable]:

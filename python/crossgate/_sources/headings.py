@@ -40,9 +40,9 @@ def headings_of_rst(lines: Sequence[str]) -> list[Heading]:
     styles: list[tuple[str, bool]] = []
     index = 0
     while index < len(lines):
-        found = _underlined(lines, index)
-        if found:
-            height, style, text = found
+        underlined = _underlined(lines, index)
+        if underlined:
+            height, style, text = underlined
             if style not in styles:
                 styles.append(style)
             headings.append(Heading(index, height, styles.index(style) + 1, text))
@@ -80,19 +80,19 @@ def headings_of_asciidoc(lines: Sequence[str]) -> list[Heading]:
             block = "" if text == block else block
         elif delimiter := _DELIMITER.match(text):
             block = delimiter[0]
-        elif (found := _ASCIIDOC.match(line)) and len(found[2]) <= _LONGEST:
-            headings.append(Heading(index, 1, len(found[1]), found[2]))
+        elif (match := _ASCIIDOC.match(line)) and len(match[2]) <= _LONGEST:
+            headings.append(Heading(index, 1, len(match[1]), match[2]))
     return headings
 
 
 def headings_of_text(lines: Sequence[str]) -> list[Heading]:
     """Return the headings of text without a markup: underlined, numbered, or of a manual page."""
     kinds = (headings_of_rst(lines), _numbered(lines), list(_capitals(lines)))
-    taken: dict[int, Heading] = {}
+    by_line: dict[int, Heading] = {}
     for headings in kinds:
         if len(headings) >= _FEWEST:
-            taken = {heading.start: heading for heading in headings} | taken
-    return [taken[index] for index in sorted(taken)]
+            by_line = {heading.start: heading for heading in headings} | by_line
+    return [by_line[index] for index in sorted(by_line)]
 
 
 def _numbered(lines: Sequence[str]) -> list[Heading]:
@@ -105,10 +105,10 @@ def _numbered(lines: Sequence[str]) -> list[Heading]:
     open_numbers: list[tuple[int, ...]] = []
     last: tuple[int, ...] = ()
     for index, line in enumerate(lines):
-        found = _NUMBERED.match(line) if _stands_alone(lines, index) else None
-        if not found or len(line) > _LONGEST or _CONTENTS.search(line):
+        match = _NUMBERED.match(line) if _stands_alone(lines, index) else None
+        if not match or len(line) > _LONGEST or _CONTENTS.search(line):
             continue
-        number = tuple(map(int, found[1].split(".")))
+        number = tuple(map(int, match[1].split(".")))
         if number <= last:
             continue
         last = number

@@ -45,7 +45,7 @@ def operations_of(document: Mapping[str, Any]) -> Iterator[Operation]:
     paths = document.get("paths")
     if not isinstance(paths, dict):
         raise Unusable('an OpenAPI document without operations: expected an object "paths"')
-    read = 0
+    count = 0
     for path, value in paths.items():
         if not path.startswith("/"):  # an extension, x-...
             continue
@@ -54,8 +54,8 @@ def operations_of(document: Mapping[str, Any]) -> Iterator[Operation]:
             yield Operation(_printable(path), None)
         for method in _METHODS:
             if method in item:
-                read += 1
-                if read > _OPERATIONS:
+                count += 1
+                if count > _OPERATIONS:
                     raise Unusable(
                         f"it has more than {_OPERATIONS:,} operations: the rest is left out"
                     )
@@ -91,8 +91,8 @@ def _tool(
                 # Swagger has no schema around these.
                 own = {key: parameter[key] for key in ("enum", "items") if key in parameter}
                 schemas = [parameter.get("schema"), _content(parameter)]
-                said = parameter.get("description")
-                properties[name] = {"description": said, "allOf": schemas, **own}
+                description = parameter.get("description")
+                properties[name] = {"description": description, "allOf": schemas, **own}
     texts = [value.get("summary"), value.get("description")]
     return {
         "name": value.get("operationId") or place,

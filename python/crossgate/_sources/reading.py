@@ -174,13 +174,13 @@ def skill_files(paths: Iterable[str | os.PathLike[str]]) -> list[str]:
 
     Links are not followed.
     """
-    found: list[str] = []
+    files: list[str] = []
     for path in [os.fspath(path) for path in paths]:
         if os.path.basename(path) == _SKILL and os.path.isfile(path):
-            found.append(path)
+            files.append(path)
         for folder, _, names in os.walk(path):
-            found += [os.path.join(folder, name) for name in names if name == _SKILL]
-    return sorted(found)
+            files += [os.path.join(folder, name) for name in names if name == _SKILL]
+    return sorted(files)
 
 
 class _Reader:
@@ -230,10 +230,10 @@ class _Reader:
 
     def _read_skills(self, root: str, files: Sequence[str], skills: Sequence[str]) -> None:
         """Read the skills of a folder, and report files that are named almost like a skill's."""
-        known = set(skills)
+        listed = set(skills)
         folders = {PurePath(file).parent for file in skills}
         for file in files:
-            if file in known:
+            if file in listed:
                 outer = _outer_skill(file, folders)
                 if outer is None:
                     self._read_file("skills", root, file)
@@ -330,14 +330,14 @@ class _Reader:
             "path": _portable(below),
         }
         for key in _KEPT:
-            if kept := text_of(values, key) or texts_of(values, key):
-                metadata[key] = kept
+            if value := text_of(values, key) or texts_of(values, key):
+                metadata[key] = value
         if self._is_reserved(os.path.dirname(path)):
             metadata["implicit"] = False
         place = printable(path)
-        copied = self._skills.setdefault((name, text), place)
-        if copied != place:
-            raise Unusable(f"left out, it has the name and description of {copied}")
+        first = self._skills.setdefault((name, text), place)
+        if first != place:
+            raise Unusable(f"left out, it has the name and description of {first}")
         examples = self._examples(os.path.dirname(path))
         document = Document(
             id=name,
@@ -368,16 +368,16 @@ class _Reader:
         """Return the examples in the folder of a skill, and report broken lines."""
         from crossgate._sources.examples import Example, examples_of_skill
 
-        path, found = os.path.join(folder, EXAMPLES), []
+        path, examples = os.path.join(folder, EXAMPLES), []
         try:
             for example in examples_of_skill(folder):
                 if isinstance(example, Example):
-                    found.append(example)
+                    examples.append(example)
                 else:
                     self._report(path, example.line, str(example))
         except Unusable as error:
             self._report(path, error.line, str(error))
-        return found
+        return examples
 
     def _read_text(self, path: str, root: str, below: str) -> None:
         """Add the chunks of one Markdown or plain-text file."""
@@ -471,12 +471,12 @@ class _Reader:
         Raises:
             Unusable: If the id is taken and there is no other.
         """
-        taken = self.places.get(document.id)
-        if taken is not None and not other:
-            raise Unusable(f"the id {document.id!r} is already at {taken}")
-        if taken is not None:
+        first = self.places.get(document.id)
+        if first is not None and not other:
+            raise Unusable(f"the id {document.id!r} is already at {first}")
+        if first is not None:
             unique = self._unique(other)
-            reason = f"the name {document.id!r} is taken by {taken}, so its id is {unique!r}"
+            reason = f"the name {document.id!r} is taken by {first}, so its id is {unique!r}"
             self._report(place.path, None, label + reason, renamed=True)
             document = replace(document, id=unique)
         self.places[document.id] = place

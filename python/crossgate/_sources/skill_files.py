@@ -117,15 +117,15 @@ def may_be_suggested(settings: str) -> bool:
 
 def _entries(block: str) -> Iterator[_Entry]:
     """Yield the keys at the start of a line, each with all lines up to the next key."""
-    found: list[tuple[str, int, int, int]] = []
+    keys: list[tuple[str, int, int, int]] = []
     start = 0
     for number, line in enumerate(block.split("\n"), 2):
         if key := _KEY.match(line):
             name = key["plain"] or key["quoted"]
-            found.append((name, number, start, start + key.end()))
+            keys.append((name, number, start, start + key.end()))
         start += len(line) + 1
-    ends = [*(first for _, _, first, _ in found[1:]), len(block)]
-    for (name, number, first, value), end in zip(found, ends, strict=False):
+    ends = [*(first for _, _, first, _ in keys[1:]), len(block)]
+    for (name, number, first, value), end in zip(keys, ends, strict=False):
         yield _Entry(name, number, block[first:end], block[value:end])
 
 
@@ -211,14 +211,14 @@ def texts_of(values: dict[str, Value], key: str) -> tuple[str, ...]:
 
 def triggers_of(values: dict[str, Value]) -> tuple[str, ...]:
     """Return the triggers of a `when_to_use` that is a list of words and short phrases."""
-    found: list[str] = []
+    triggers: list[str] = []
     for key in _WHEN_TO_USE:
         items = texts_of(values, key) or _SEPARATORS.split(text_of(values, key))
         items = [item.strip(" \t-*\"'`") for item in items]
         is_list = all(len(item.split()) <= _LONGEST_TRIGGER for item in items)
         if is_list and not any(_DENIAL.match(item) for item in items):
-            found += filter(None, items)
-    return tuple(found[:_MOST_TRIGGERS])
+            triggers += filter(None, items)
+    return tuple(triggers[:_MOST_TRIGGERS])
 
 
 def description_of(values: dict[str, Value]) -> str:

@@ -55,8 +55,8 @@ def _declared(value: object) -> list[object]:
     """Return the functions that a tool of Gemini declares; none for any other tool."""
     if not isinstance(value, dict):
         return []
-    found = value.get("functionDeclarations", value.get("function_declarations"))
-    return found if isinstance(found, list) else []
+    functions = value.get("functionDeclarations", value.get("function_declarations"))
+    return functions if isinstance(functions, list) else []
 
 
 def tool_from(value: object) -> Document:
@@ -107,14 +107,14 @@ def _body(title: str, lines: Iterator[str]) -> str:
     A schema that many tools share must not be expanded in full for each of them: a file of two
     megabytes could exhaust memory.
     """
-    kept = [title[:BODY_CHARS]] if title else []
-    length = sum(map(len, kept))
+    parts = [title[:BODY_CHARS]] if title else []
+    length = sum(map(len, parts))
     for line in lines:
         if length > BODY_CHARS:
             break
-        kept.append(line)
+        parts.append(line)
         length += len(line) + 1
-    return "\n".join(kept)[:BODY_CHARS]
+    return "\n".join(parts)[:BODY_CHARS]
 
 
 def own_tools(tools: Iterable[Any]) -> list[tuple[Document, Any]]:
@@ -126,8 +126,8 @@ def own_tools(tools: Iterable[Any]) -> list[tuple[Document, Any]]:
     by_id: dict[str, tuple[Document, Any]] = {}
     listed = (
         (position, tool)
-        for position, given in enumerate(tools)
-        for tool in _declared(given) or [given]
+        for position, tool_or_list in enumerate(tools)
+        for tool in _declared(tool_or_list) or [tool_or_list]
     )
     for position, tool in listed:
         try:
@@ -157,14 +157,14 @@ def _parameters(root: Mapping[str, Any]) -> Iterator[str]:
     # The unread parts of each level. They are generated one by one, so that parts beyond the
     # limit cost nothing.
     levels: list[Iterator[tuple[str, bool, Mapping[str, Any]]]] = [iter([("", False, root)])]
-    read = 0
-    while levels and read < _PARTS:
+    count = 0
+    while levels and count < _PARTS:
         following = next(levels[-1], None)
         if following is None:
             levels.pop()
             continue
         path, is_parameter, schema = following
-        read += 1
+        count += 1
         parts = _parts(root, schema)
         if is_parameter:
             yield _line(path, [schema, *parts])
@@ -201,22 +201,22 @@ def named_by(root: Mapping[str, Any], reference: object) -> object:
         return None
     if len(reference) > _REFERENCE_CHARS:  # it would be taken apart each time that it is met
         return None
-    found: object = root
+    target: object = root
     for step in reference[2:].split("/"):
-        if not isinstance(found, dict):
+        if not isinstance(target, dict):
             return None
-        found = found.get(step.replace("~1", "/").replace("~0", "~"))
-    return found
+        target = target.get(step.replace("~1", "/").replace("~0", "~"))
+    return target
 
 
 def _line(name: str, schemas: Sequence[Mapping[str, Any]]) -> str:
-    said = [
+    descriptions = [
         schema["description"][:BODY_CHARS]
         for schema in schemas
         if isinstance(schema.get("description"), str)
     ]
     values = [
-        _shown(value)
+        _value_text(value)
         for schema in schemas
         for value in (
             schema["enum"][:_VALUES]
@@ -225,11 +225,11 @@ def _line(name: str, schemas: Sequence[Mapping[str, Any]]) -> str:
         )
         if isinstance(value, str | int | float)
     ]
-    line = f"{name}: {' '.join(said)}" if said else name
+    line = f"{name}: {' '.join(descriptions)}" if descriptions else name
     return f"{line} ({', '.join(values)})" if values else line
 
 
-def _shown(value: str | float) -> str:
+def _value_text(value: str | float) -> str:
     return value[:BODY_CHARS] if isinstance(value, str) else str(value)
 
 
