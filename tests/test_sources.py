@@ -1218,8 +1218,13 @@ LISTED = "1. Install the package\n\n2. Run it\n\nName  Age\n---------\n\nTODO\na
         (".txt", LISTED, ["n"]),
         (".rst", RST, ["Title", "Title > Usage", "Title > Usage > Options"]),
         (".adoc", ASCIIDOC, ["Title > Usage", "Title > Usage > Options"]),
+        (
+            ".adoc",
+            "Title\n=====\n\nUse\n---\na\n\n----\n== no\n----\n\nEnd\n---\nb\n",
+            ["Title > Use", "Title > End"],
+        ),
     ],
-    ids=["numbered", "manual", "underlined", "list", "rst", "asciidoc"],
+    ids=["numbered", "manual", "underlined", "list", "rst", "asciidoc", "asciidoc underlined"],
 )
 def test_chunks_of_text_have_the_headings_of_its_format(
     suffix: str, text: str, titles: list[str]
@@ -1229,6 +1234,18 @@ def test_chunks_of_text_have_the_headings_of_its_format(
     lines = text.split("\n")
     assert all(chunk.heading in lines[chunk.line - 1 : chunk.line + 1] or not chunk.heading
                or chunk.heading in lines[chunk.line - 1] for chunk in chunks)  # fmt: skip
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "line",
+    ["- " * 300_000, "= a" + " " * 300_000 + "b", "1.1 A" + " " * 300_000 + "b", "=" * 300_000],
+)
+def test_a_long_line_is_read_in_linear_time(line: str) -> None:
+    text = f"{line}\n\n# A\n"
+    assert sections(text)[-1].heading == "A"
+    for suffix in (".txt", ".rst", ".adoc"):
+        assert chunk_plain(text, name="n", suffix=suffix)
 
 
 def test_each_part_of_a_table_has_its_header() -> None:

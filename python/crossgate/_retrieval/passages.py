@@ -21,6 +21,8 @@ _FENCE = re.compile(r"`{3,}(?=[^`]*$)|~{3,}(?!~*\^)")
 _ITEM = re.compile(r"(?:[-*+]|\d{1,9}[.)])(?=[ \t]|$)")
 _INDENTED = 4
 """Columns of indentation, from the text of the list item around it, that make a line code."""
+_NESTED = 8
+"""Maximum number of list items that begin on one line; a line may consist of their marks."""
 
 _HEADING = re.compile(r" {0,3}#{1,6}[ \t]")
 
@@ -181,7 +183,9 @@ def _opening(line: str, columns: list[int]) -> str:
         return ""
     while columns and column < columns[-1]:
         columns.pop()
-    while column - (columns[-1] if columns else 0) < _INDENTED:
+    for _ in range(_NESTED):
+        if column - (columns[-1] if columns else 0) >= _INDENTED:
+            break
         if fence := _FENCE.match(text):
             return fence[0]
         item = _ITEM.match(text)

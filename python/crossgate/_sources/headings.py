@@ -12,6 +12,10 @@ _FEWEST = 2
 """Minimum number of headings of a kind in text without a markup."""
 
 _UNDERLINE = re.compile(r"([^\w\s])\1{2,}\s*$")
+_UNDERLINES = "=-~^+"
+"""Underlines of AsciiDoc by level."""
+_SLACK = 2
+"""Maximum difference of the lengths of a heading and its underline in AsciiDoc."""
 _COLUMNS = re.compile(r"\S(?: {2,}|\t)\S")
 _DELIMITER = re.compile(r"([-.+/*_=])\1{3,}$|`{3,}|\|===$")
 _ASCIIDOC = re.compile(r"(={1,6})[ \t]+(\S.*?)(?:[ \t]+=+)?[ \t]*$")
@@ -71,17 +75,25 @@ def _underlined(lines: Sequence[str], index: int) -> tuple[int, tuple[str, bool]
 
 
 def headings_of_asciidoc(lines: Sequence[str]) -> list[Heading]:
-    """Return the headings of AsciiDoc (`== Heading`) outside of delimited blocks."""
+    """Return the headings of AsciiDoc outside of delimited blocks: `== Heading`, or underlined."""
     headings: list[Heading] = []
     block = ""
-    for index, line in enumerate(lines):
-        text = line.rstrip()
+    index = 0
+    while index < len(lines):
+        text = lines[index].rstrip()
+        underlined = None if block else _underlined(lines, index)
+        # Two delimiters look like lines over and under a heading.
+        level = _UNDERLINES.find(underlined[1][0]) + 1 if underlined and underlined[0] == 2 else 0
         if block:
             block = "" if text == block else block
+        elif underlined and level and abs(len(lines[index + 1].rstrip()) - len(text)) <= _SLACK:
+            headings.append(Heading(index, 2, level, underlined[2]))
+            index += 1
         elif delimiter := _DELIMITER.match(text):
             block = delimiter[0]
-        elif (match := _ASCIIDOC.match(line)) and len(match[2]) <= _LONGEST:
+        elif len(text) <= _LONGEST and (match := _ASCIIDOC.match(text)):
             headings.append(Heading(index, 1, len(match[1]), match[2]))
+        index += 1
     return headings
 
 
@@ -105,8 +117,10 @@ def _numbered(lines: Sequence[str]) -> list[Heading]:
     open_numbers: list[tuple[int, ...]] = []
     last: tuple[int, ...] = ()
     for index, line in enumerate(lines):
-        match = _NUMBERED.match(line) if _stands_alone(lines, index) else None
-        if not match or len(line) > _LONGEST or _CONTENTS.search(line):
+        if len(line) > _LONGEST or not _stands_alone(lines, index):
+            continue
+        match = _NUMBERED.match(line)
+        if not match or _CONTENTS.search(line):
             continue
         number = tuple(map(int, match[1].split(".")))
         if number <= last:
