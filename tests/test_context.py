@@ -9,6 +9,8 @@ from time import perf_counter
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import crossgate._core as _core
 import crossgate._decision.rerank_candidates as rerank_module
@@ -325,6 +327,19 @@ def test_last_requests_are_those_of_the_person(tmp_path: Path) -> None:
 )
 def test_prompts_of_agents_have_no_words_of_a_person(text: str) -> None:
     assert words_of(text) == ""
+
+
+@given(
+    st.lists(
+        st.sampled_from(["<a_b>", "</a_b>", "<ide_x>", "</ide_x>", "<task y='1'>", "</task>", "<"])
+        | st.text(max_size=5)
+    ).map("".join)
+)
+def test_any_tags_are_read(text: str) -> None:
+    words = words_of(text)
+    assert len(words) <= len(text)
+    if "<" not in text:
+        assert words == text
 
 
 WORDS = "tidy the <b>first</b> page and number the rest"
