@@ -190,7 +190,9 @@ def test_uninstall_keeps_what_another_hook_suggests(home: Home) -> None:
     for agent in ("codex", "gemini"):
         assert home.run("hook", "install", "--agent", agent).returncode == 0
     listed(home, "park", "deploy", "--agent", "codex")
-    assert "back to" not in home.run("hook", "uninstall", "--agent", "codex").stdout
+    done = home.run("hook", "uninstall", "--agent", "codex")
+    assert "back to" not in done.stdout
+    assert "the hook of gemini suggests from it" in done.stderr
     assert "back to" in home.run("hook", "uninstall", "--agent", "gemini").stdout
 
 

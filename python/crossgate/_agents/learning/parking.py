@@ -51,14 +51,17 @@ def unpark_all(agent: Agent) -> tuple[list[Path], list[str]]:
     """Move all parked skills of an agent back, except those that the hook of another agent reads.
 
     Returns:
-        The folders of the moved skills, and a line for each skill that stays.
+        The folders of the moved skills, and a line for what stays.
     """
     others = [other for other in AGENTS.values() if other != agent and calls_of(other)]
-    shared = {folder for other in others for folder in own_folders(other)}
+    shared = {folder: other.name for other in others for folder in own_folders(other)}
     moved: list[Path] = []
     problems: list[str] = []
     for parked in own_folders(agent):
-        if not parked.endswith(PARKED) or parked in shared or not os.path.isdir(parked):
+        if not parked.endswith(PARKED) or not os.path.isdir(parked):
+            continue
+        if parked in shared:
+            problems.append(f"{parked} stays, since the hook of {shared[parked]} suggests from it")
             continue
         for folder in sorted(path.parent for path in Path(parked).glob("*/SKILL.md")):
             try:
