@@ -227,3 +227,11 @@ def without_date(profile: Profile) -> str:
     """Return a profile as JSON, without the date of its calibration."""
     fitted = {key: value for key, value in profile.fitted.items() if key != "date"}
     return json.dumps(profile.replace(fitted=fitted).to_dict())
+
+
+def golden(name: str, text: str) -> None:
+    """Compare a text with a file of tests/golden; write it if UPDATE_GOLDEN is set."""
+    path = Path(__file__).with_name("golden") / name
+    if os.environ.get("UPDATE_GOLDEN"):
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8"), f"UPDATE_GOLDEN=1 writes {path}"

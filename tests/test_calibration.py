@@ -6,7 +6,6 @@ import itertools
 import json
 import math
 import os
-import signal
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,7 +23,7 @@ from hypothesis import strategies as st
 from beir_folder import write_beir
 from commands import CROSSGATE, checked, environment
 from commands import Run as Done
-from conftest import LIBRARY, refused, without_date
+from conftest import LIBRARY, golden, refused, without_date
 from crossgate import PairScore, Profile, _core
 from crossgate import _cli as cli
 from crossgate._calibration import calibrating, shortlist_promises
@@ -63,12 +62,15 @@ from crossgate._core import (
     Blend,
     Combine,
     EvidenceWeights,
+    Promise,
+    Shortlist,
     Stage1AnyFits,
     Stage2AnyFits,
     Winner,
 )
 from crossgate._decision.router import DEFAULT_PROFILE
 from crossgate._evaluation.collecting import UnreadPairs
+from crossgate._evaluation.economics import Shortlists, measure_shortlists
 from crossgate._evaluation.stored_runs import (
     MODES,
     Mode,
@@ -81,7 +83,6 @@ from crossgate._evaluation.stored_runs import (
     write_run,
 )
 from crossgate._support.errors import CalibrationError
-from crossgate._support.files import atomic_write, try_writing
 from crossgate._values.profile_files import read_profile, write_profile
 from crossgate.calibration import Calibration, Objective, calibrate, set_threshold
 
@@ -509,32 +510,6 @@ def test_share_to_keep_is_taken_as_a_decimal(share: float, count: int) -> None:
     assert (scores >= least).sum() == math.ceil(Fraction(str(share)) * count)
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"max_false_positive_rate": 0.0},
-        {"max_false_positive_rate": 1.0},
-        {"max_false_positive_rate": math.nan},
-        {"keep_recall": 1.0},
-        {"keep_recall": -0.5},
-        {"cost_ratio": 0.0},
-        {"cost_ratio": math.inf},
-        {"cost_ratio": math.nan},
-        {"max_recall_loss": -0.1},
-        {"max_recall_loss": 1.5},
-        {"max_recall_loss": math.nan},
-        {"coverage": 0.0},
-        {"coverage": 1.0},
-        {"coverage": math.nan},
-        {"max_shortlist": 0},
-    ],
-    ids=str,
-)
-def test_objective_out_of_range_is_refused(values: dict[str, float]) -> None:
-    (option,) = values
-    assert option in refused("out_of_range", Objective, **values)
-
-
 # The weights.
 
 
@@ -621,19 +596,6 @@ def test_combination_has_the_highest_likelihood(run: Run) -> None:
     for place, step in itertools.product(range(3), (-0.05, 0.05)):
         other = [weight * (1 + step * (place == n)) for n, weight in enumerate(best)]
         assert likeliest_loss(rows, BLEND, best) < likeliest_loss(rows, BLEND, other)
-
-
-def test_combination_does_not_depend_on_units(run: Run) -> None:
-    """A score in thousandths gives the same order, although the weights have a ridge."""
-    rows = scores_of(run)
-    right = [replace(row, right=row.rerank_score == row.rerank_score.max()) for row in rows]
-    plain = fit_combine(right, BLEND)
-    large = fit_combine(
-        [replace(row, rerank_score=1000 * row.rerank_score) for row in right], BLEND
-    )
-    assert (large.cosine, large.bm25, 1000 * large.rerank_score) == pytest.approx(
-        (plain.cosine, plain.bm25, plain.rerank_score), rel=0.01, abs=0.01
-    )
 
 
 def test_score_too_large_to_square_has_no_weight(run: Run) -> None:
@@ -965,7 +927,7 @@ def labels_of_noise(way: Callable[..., list[StoredQuery]], seed: int) -> Run:
 @pytest.mark.parametrize("way", [permuted, swapped_matches, swapped_documents])
 def test_shuffled_labels_are_refused(way: Callable[..., list[StoredQuery]], seed: int) -> None:
     message = refused("no_gate", calibrate, [labels_of_noise(way, seed)], OBJECTIVES["inject"])
-    assert message.startswith("no gate established: ")
+    assert message.startswith("the gate cannot be fitted: ")
 
 
 # The threshold alone.
@@ -1063,16 +1025,6 @@ def test_shuffled_documents_are_refused_despite_many_right_picks() -> None:
         "no_gate", calibrate, [run_of(swapped_documents(queries, 0))], OBJECTIVES["recall"]
     )
     assert "a random pick" in message
-
-
-def test_connected_queries_are_noted(run: Run, small_fit: Calibration) -> None:
-    queries = [
-        replace(query, wrong=query.wrong | {"tool-00"}) if query.relevant else query
-        for query in run.queries
-    ]
-    found = calibrate([run_of(queries)], Objective(cost_ratio=1.0))
-    assert any("connect most queries into one group" in note for note in found.notes)
-    assert not any("into one group" in note for note in small_fit.notes)
 
 
 def with_report_half(run: Run, change: Callable[[StoredQuery], StoredQuery]) -> Run:
@@ -1350,19 +1302,6 @@ def test_promise_of_any_coverage_is_checked_at_the_next_whole_percentage(coverag
         assert found.held_out[mode].coverage == whole.held_out[mode].coverage
 
 
-@pytest.mark.parametrize("percent", [91, 96])
-def test_broken_promise_names_the_coverage_that_it_is_checked_for(percent: int) -> None:
-    right = [
-        replace(query, relevant={decide(query, PLAIN, "always").hits[0].id: 1})
-        for query in noisy(400, 5)
-    ]
-    halves = right[:200], [second_in_order(query) for query in right[200:]]
-    weighed = PLAIN.replace(relevance=fit_relevance(halves[0], PLAIN))
-    with pytest.raises(CalibrationError) as caught:
-        fit_shortlist(halves, weighed, coverage=percent / 100 - 0.006, most=8, seed=0)
-    assert f"coverage of {percent}%" in str(caught.value)
-
-
 @pytest.mark.parametrize(("covered", "count", "k"), [(0, 1, 1), (7, 10, 9), (50, 60, 55)])
 def test_probability_of_a_coverage_is_the_beta_binomial_one(
     covered: int, count: int, k: int
@@ -1471,18 +1410,6 @@ def test_profile_worse_than_the_previous_profile_has_a_note(
     assert new
     assert old
     assert f"recall@1 is {100 * (old.value - new.value):.1f} points lower" in note
-
-
-def test_missing_negatives_are_noted() -> None:
-    queries = [replace(query, wrong=frozenset()) for query in synthetic(matched=500, no_match=0)]
-    found = calibrate([run_of(queries)], Objective(cost_ratio=1.0))
-    assert any("abstention was not measured" in note for note in found.notes)
-    assert found.report.no_match == 0
-    assert found.report.modes["gated"]["false_positive_rate"] is None
-    # Nothing shows whether any document fits, only which one does.
-    assert found.profile.any_fits == AnyFits()
-    assert found.profile.answer.threshold is None
-    assert found.profile.answer.confidence is not None
 
 
 # The file and the command.
@@ -1599,21 +1526,31 @@ def test_report_shows_each_kind_of_combination(combine: Combine, shown: str) -> 
     assert [line for line in lines if line.startswith(shown)]
 
 
-def test_report_begins_with_the_changes_for_a_user() -> None:
-    profile = Profile()
-    figures = calibrating.figures_of(synthetic(matched=2, no_match=2), profile, 0)
+def test_report_equals_the_stored_text() -> None:
+    # The profile is written by hand: a fitted one differs in its last digits between machines.
+    queries = synthetic(matched=30, no_match=10)
+    promise = [Promise(most=3, least_shares=[0.5] * 50)]
+    profile = Profile(
+        combine=Combine.Weighted(cosine=2.0, bm25=1.0, rerank_score=0.5),
+        winner=Winner(agreed=0.05),
+        shortlist=Shortlist(coverage=0.9, most=3, stage1=promise, stage2=promise),
+    )
+    figures = calibrating.figures_of(queries, profile, 0)
+    lists: dict[str, Shortlists] = {
+        mode: measure_shortlists(queries, decide_all(queries, profile, mode), most=3, seed=0)
+        for mode in MODES
+    }
     found = Calibration(
         profile=profile,
         fit=figures,
         report=figures,
-        before=replace(figures),
-        shortlists={},
-        notes=(),
+        before=calibrating.figures_of(queries, Profile(), 0),
+        shortlists=lists,
+        notes=("a note for the reader",),
     )
-    lines = list(render_calibration(found, "", Path("a.json")))
-    assert lines[2] == "What changes with this profile, measured on 4 held-out queries:"
-    assert lines[3].startswith("- fitting documents picked first (recall@1): ")
-    assert lines[3].endswith(", no change beyond noise")
+    objective = Objective(keep_recall=0.9, coverage=0.9, max_shortlist=3).describe()
+    lines = render_calibration(found, objective, Path("a.json"))
+    golden("calibration.txt", "".join(f"{line}\n" for line in lines))
 
 
 def test_refused_command_writes_no_file(
@@ -1649,48 +1586,6 @@ def test_refused_command_writes_no_file(
         assert (done.code, done.out) == (2, "")
         assert "usage: crossgate calibrate" in done.err
     assert sorted(os.listdir(tmp_path)) == ["a.run.jsonl", "noise.run.jsonl", "stranger.json"]
-
-
-def test_ctrl_c_keeps_an_earlier_profile(
-    tmp_path: Path, small: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path, output = stored_run(tmp_path, small), tmp_path / "out.json"
-    output.write_text("earlier")
-    # A real signal, sent at a fixed place in the code.
-    monkeypatch.setattr(
-        calibrating, "measure_answer", lambda *_: signal.raise_signal(signal.SIGINT)
-    )
-    # A background job of a shell ignores the signal, and would pass it on to these tests.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        assert cli.run(["calibrate", str(path), "-o", str(output)]) == 130
-    finally:
-        signal.signal(signal.SIGINT, before)
-    assert capsys.readouterr().out == ""
-    assert output.read_text() == "earlier"
-    assert sorted(os.listdir(tmp_path)) == ["a.run.jsonl", "out.json"]
-
-
-def write_half(path: Path, error: type[BaseException]) -> None:
-    with atomic_write(path) as stream:
-        stream.write("half")
-        stream.flush()
-        raise error
-
-
-@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
-def test_file_is_written_atomically(tmp_path: Path, error: type[BaseException]) -> None:
-    path = tmp_path / "file.txt"
-    for earlier in (False, True):
-        with pytest.raises(error):
-            write_half(path, error)
-        assert path.exists() == earlier
-        assert len(os.listdir(tmp_path)) == earlier
-        with atomic_write(path) as stream:
-            stream.write("whole")
-    try_writing(path)
-    assert path.read_text() == "whole"
-    assert os.listdir(tmp_path) == ["file.txt"]
 
 
 def test_missing_scipy_is_named_in_the_error(tmp_path: Path, run: Run) -> None:
@@ -1845,34 +1740,6 @@ def test_given_objective_applies_with_everyday_prompts(
         f"{output}: a wrong pick costs 2 missed ones; skipping costs at most 1.0% of recall@1"
         in done.out.splitlines()
     )
-
-
-def test_advice_depends_on_the_arguments(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = Profile(embedder="e@1", reranker="r@1", any_fits=EVEN)
-    few = run_of(synthetic(matched=4, no_match=2), profile=before)
-    path, output = stored_run(tmp_path, few), tmp_path / "out.json"
-    done = here(path, "-o", output, capsys=capsys)
-    assert done.error == "no_gate"
-    assert "from a run that `eval --background --runs FOLDER` stored" in done.err
-    # Such a run needs only the option of the rate.
-    shipped = [replace(query, kind="background") for query in synthetic(matched=0, no_match=40)]
-    path = stored_run(tmp_path, run_of(shipped, profile=before))
-    done = here(path, "-o", output, capsys=capsys)
-    assert "--max-false-positive-rate RATE sets only the threshold" in done.err
-    done = here(path, "--max-false-positive-rate", "0.2", "-o", output, capsys=capsys)
-    assert (done.code, done.err) == (0, "")
-    assert "only the threshold was set" in done.out
-    # A dataset can be measured with more queries.
-    monkeypatch.setattr(command_module, "run_of", lambda *_, **__: few)
-    done = here(tmp_path, "-o", output, capsys=capsys)
-    assert "--background sets only the threshold" in done.err
-    many = run_of(synthetic(matched=200, no_match=2))
-    monkeypatch.setattr(command_module, "run_of", lambda *_, **__: many)
-    done = here(tmp_path, "--max-false-positive-rate", "0.1", "-o", output, capsys=capsys)
-    assert done.error == "too_few_negatives"
-    assert "--background adds everyday prompts" in done.err
 
 
 def test_everyday_prompts_set_the_threshold_without_labels(tmp_path: Path) -> None:

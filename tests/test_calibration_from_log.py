@@ -385,32 +385,3 @@ def test_command_fits_a_log(
         here("--from-log", logged, "-o", output, *wanted, "--json", capsys=capsys), "calibration"
     )
     assert any("(100%); nothing was used for" in note for note in values["notes"])
-
-
-def test_command_refuses_invalid_arguments(
-    logged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    output = tmp_path / "out.json"
-    both = here(logged, "--from-log", logged, "-o", output, capsys=capsys)
-    assert (both.code, both.out) == (2, "")
-    assert "not allowed with" in both.err
-    empty = tmp_path / "empty.jsonl"
-    empty.touch()
-    for arguments, error in (
-        (("--from-log", empty), "no_labels"),
-        (("--from-log", tmp_path / "absent"), "source_missing"),
-        (("--from-log", tmp_path), "source_unreadable"),
-        (("--from-log", logged, "--max-false-positive-rate", "0.001"), "too_few_negatives"),
-        (("--from-log", logged, "--background"), "out_of_range"),
-        (("--from-log", logged, "--from-transcripts", tmp_path), "out_of_range"),
-        (("--from-log", logged, "--limit", "5"), "out_of_range"),
-    ):
-        done = here(*arguments, "-o", output, capsys=capsys)
-        assert (done.code, done.out, done.error) == (2, "", error)
-    few = tmp_path / "few.jsonl"
-    few.write_text("\n".join(logged.read_text().splitlines()[:40]))
-    done = here("--from-log", few, "-o", output, capsys=capsys)
-    assert done.error == "no_gate"
-    assert "about 60 prompts" in done.err
-    assert "--background" not in done.err
-    assert not output.exists()

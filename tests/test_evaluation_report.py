@@ -6,9 +6,7 @@ import argparse
 import itertools
 import json
 import math
-import os
 import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -21,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beir_folder import write_beir
-from conftest import refused
+from conftest import golden, refused
 from crossgate import CrossgateError, Policy, Profile, RouteResult
 from crossgate._cli import evaluate, run
 from crossgate._cli.labelled import dump
@@ -51,13 +49,11 @@ from crossgate._evaluation.compare import REPORTS_SCHEMA, compare
 from crossgate._evaluation.economics import (
     CURVE,
     Latency,
-    histograms,
     measure_shortlists,
-    reliability,
     trade_off,
 )
 from crossgate._evaluation.metrics import PLACES, count_moves, measure_answer, where_lost
-from crossgate._evaluation.page import SCRIPT, queries_table
+from crossgate._evaluation.page import SCRIPT
 from crossgate._evaluation.sections import (
     advice,
     gate_sentence,
@@ -155,51 +151,6 @@ def test_metrics_count_only_the_queries_they_apply_to() -> None:
     assert values["nothing, picked"]["never"]["wrong_pick@2"] == 1.0
     assert values["gate"]["gated"]["wrong_pick@1"] is None
     assert [values["gate"][mode]["skipped"] for mode in MODES] == [1.0, 1.0, 0.0]
-
-
-def test_report_counts_the_decisions_of_the_gate() -> None:
-    report = summarize(run_of())
-    account = report.economics
-    assert account is not None
-    assert (report.queries, report.matched, report.no_match) == (11, 9, 2)
-    assert (account.queries, account.reranked) == (11, 6)
-    assert account.reasons == {"confident_winner": 3, "improbable": 2}
-    # Three pairs of six queries; without a gate also three of three and two of two.
-    assert (account.pairs, account.pairs_always) == (18, 18 + 9 + 4)
-    times = {latency.path: (latency.count, latency.p50) for latency in account.latencies}
-    assert times == {
-        "skipped": (5, 3.0),
-        "reranked": (6, 3.0),
-        "gated": (11, 3.0),
-        "never": (11, 2.0),
-        "always": (11, 9.0),
-    }
-    assert report.lost["gated"] == {
-        "retrieval": 1,
-        "pool": 1,
-        "gate": 2,
-        "model": 2,
-        "guardrail": 1,
-    }
-    assert report.lost["never"] == {"retrieval": 1, "stage1": 4}
-    assert {
-        mode: interval.value for mode, interval in report.against_always.items() if interval
-    } == {
-        "never": pytest.approx((4 - 4) / 9),
-        "gated": pytest.approx((2 - 4) / 9),
-    }
-    # Without floor and guardrail, the gate also selects the documents that these two drop.
-    assert report.recall_without_thresholds["gated"] is not None
-    assert report.recall_without_thresholds["gated"].value == pytest.approx(4 / 9)
-    # The mode always puts one more right answer first than the gate; never as many as the gate.
-    assert {mode: interval.value for mode, interval in report.stage2_gain.items() if interval} == {
-        "gated": 0.0,
-        "always": pytest.approx(1 / 9),
-    }
-    assert report.kept("gated") == pytest.approx(2 / 4)
-    assert report.ceiling is not None
-    assert report.found is not None
-    assert (report.ceiling.value, report.found.value) == (7 / 9, 8 / 9)
 
 
 def test_miss_below_a_floor_is_attributed_to_the_floor() -> None:
@@ -412,29 +363,6 @@ LISTED = PROFILE.replace(
 """The profile with a promise; the numbers are not fitted."""
 
 
-def test_report_counts_the_documents_of_shortlists() -> None:
-    report = summarize(run_of(profile=LISTED))
-    for mode in MODES:
-        results = [(query, decided(query, mode, LISTED)) for query in QUERIES]
-        found, lengths = report.shortlists[mode], []
-        covered = []
-        for query, result in results:
-            ids = {hit.id for hit in result.shortlist}
-            if query.relevant:
-                lengths.append(len(ids))
-                covered.append(bool(ids & set(query.relevant)))
-        assert found.promised == 0.55
-        assert found.coverage is not None
-        assert found.coverage.value == pytest.approx(sum(covered) / len(covered))
-        assert found.size is not None
-        assert found.size.value == pytest.approx(sum(lengths) / len(lengths))
-        assert found.lengths == dict(sorted(Counter(lengths).items()))
-        assert found.single == lengths.count(1) / len(lengths)
-        nothing = [len(result.shortlist) for query, result in results if not query.relevant]
-        assert found.shown is not None
-        assert found.shown.value == sum(map(bool, nothing)) / len(nothing)
-
-
 def test_curve_of_coverage_rises_with_the_promise() -> None:
     points = summarize(run_of(profile=LISTED)).coverage_curve
     assert [point.promised for point in points] == sorted({*CURVE, 0.55})
@@ -642,14 +570,6 @@ def test_sections_without_figures_are_left_out() -> None:
     assert "Recall was not measured" in text_report(empty)
 
 
-def golden(name: str, text: str) -> None:
-    """Compare a text with a file of tests/golden; write it if UPDATE_GOLDEN is set."""
-    path = Path(__file__).with_name("golden") / name
-    if os.environ.get("UPDATE_GOLDEN"):
-        path.write_text(text, encoding="utf-8")
-    assert text == path.read_text(encoding="utf-8"), f"UPDATE_GOLDEN=1 writes {path}"
-
-
 def test_report_equals_the_stored_text() -> None:
     golden("report.txt", text_report(summarize(run_of(profile=LISTED)), signals=True) + "\n")
 
@@ -668,80 +588,6 @@ def test_precision_counts_the_queries_with_a_pick() -> None:
     assert precision.count == len(picks) < report.queries
     right = sum(answer.outcome == "right" for answer in picks)
     assert precision.value == pytest.approx(right / len(picks))
-
-
-def test_kinds_and_named_documents_are_reported_separately() -> None:
-    groups = {group.name: group for group in summarize(run_of()).groups}
-    assert {name: group.queries for name, group in groups.items()} == {
-        "names the document": 1,
-        "does not name it": 1,
-        "easy": 2,
-        "hard": 3,
-    }
-    hard = groups["hard"]
-    assert hard.recall["gated"] is not None
-    assert (hard.recall["gated"].value, hard.recall["gated"].count) == (0.5, 2)
-    assert hard.false_positive_rate["gated"] is not None
-    assert hard.false_positive_rate["gated"].value == 0.0
-
-
-def test_signals_have_an_area_for_both_questions() -> None:
-    report = summarize(run_of())
-    strengths = {strength.name: strength for strength in report.strengths}
-    # Stage 2 corrects two of the nine queries with a match.
-    leads = {q.id: q.signals["margin"] for q in QUERIES if q.relevant and q.signals}
-    needed = [leads.pop(id) for id in ("gate", "reranked right")]
-    wins = sum((low < high) + (low == high) / 2 for low in needed for high in leads.values())
-    assert strengths["margin"].rerank is not None
-    assert strengths["margin"].rerank.value == pytest.approx(wins / (2 * 7))
-    assert strengths["cosine"].answer is not None
-    assert strengths["cosine"].answer.value > 0.5
-    assert strengths["rerank_score"].rerank is None
-    assert "anything relevant?" in text_report(report, signals=True)
-    assert "anything relevant?" not in text_report(report)
-
-
-def test_histograms_count_every_query_once() -> None:
-    always = [decided(query, "always") for query in QUERIES]
-    for histogram in histograms(QUERIES, always):
-        assert (sum(histogram.match), sum(histogram.no_match)) == (9, 2)
-
-
-def test_reliability_counts_each_rank_of_every_query_once() -> None:
-    always = [decided(query, "always") for query in QUERIES]
-    found = reliability(QUERIES, always)
-    ranks = [known.rank for known in found]
-    assert ranks == sorted(ranks)
-    assert set(ranks) >= {0, 1, 2}
-    for known in found:
-        stated, observed = [], []
-        for query, result in zip(QUERIES, always, strict=True):
-            if known.rank == 0 and result.any_fits is not None:
-                stated.append(result.any_fits)
-                observed.append(any(hit.id in query.relevant for hit in result.hits))
-            for hit in result.hits[known.rank - 1 : known.rank] if known.rank else ():
-                if hit.relevance is not None:
-                    stated.append(hit.relevance)
-                    observed.append(hit.id in query.relevant)
-        assert known.count == len(stated)
-        assert known.stated == pytest.approx(sum(stated) / len(stated))
-        assert known.observed == pytest.approx(sum(observed) / len(observed))
-        tenths = [tenth.stated for tenth in known.bins]
-        assert tenths == sorted(tenths)
-        error = sum(
-            abs(sum(s - o for s, o in of)) for of in in_tenths(stated, observed).values()
-        ) / len(stated)
-        assert known.error == pytest.approx(error)
-
-
-def in_tenths(
-    stated: Sequence[float], observed: Sequence[bool]
-) -> dict[int, list[tuple[float, bool]]]:
-    """Group pairs by the tenth of the stated probability."""
-    tenths: dict[int, list[tuple[float, bool]]] = {}
-    for pair in zip(stated, observed, strict=True):
-        tenths.setdefault(min(int(10 * pair[0]), 9), []).append(pair)
-    return tenths
 
 
 @pytest.mark.parametrize("modes", [["never", "always"], ["always"], ["gated", "always"]])
@@ -854,26 +700,6 @@ def test_page_is_complete_loads_nothing_and_escapes_text() -> None:
     assert markup.count("<script") == 1
     assert f"<script>{SCRIPT}</script>" in markup
     assert markup.count("<tr data-outcome=") == len(QUERIES) + 1
-
-
-def test_table_lists_every_query_with_its_outcome() -> None:
-    report = summarize(run_of())
-    rows = {answer.id: answer for answer in report.answers}
-    assert list(rows) == list(report.ids)
-    right, silent = (
-        [answer.id for answer in report.answers if answer.outcome == name]
-        for name in ("right", "silent")
-    )
-    recall = report.quality["gated"]["recall@1"]
-    assert recall is not None
-    assert len(right) == round(recall.value * recall.count)
-    for answer in report.answers:
-        assert (answer.outcome in ("silent", "injected")) == (not answer.fits)
-        assert (answer.outcome in ("silent", "missed")) == (not answer.picked)
-    assert all(id.startswith("nothing") for id in silent)
-    page = Page()
-    page.feed("".join(queries_table(report.answers, "gated")))
-    assert page.open == []
 
 
 @pytest.mark.parametrize(

@@ -192,6 +192,10 @@ class TooFewLabelsError(CalibrationError):
     """Too few labels to fit the weights; `set_threshold` may still set the threshold."""
 
 
+def _no_gate(reason: str, error: type[CalibrationError] = CalibrationError) -> CalibrationError:
+    return error("no_gate", f"the gate cannot be fitted: {reason}")
+
+
 def calibrate(
     runs: Sequence[Run],
     objective: Objective,
@@ -225,16 +229,8 @@ def calibrate(
         SourceError: `unsuitable_run` if a run lacks logits or vectors, or if two runs were made by
             different models.
     """
-    if seed < 0:
-        raise InputError("out_of_range", f"the seed is {seed}: it must be at least 0")
-    # The same data in another order gives the same profile.
-    runs = sorted(runs, key=lambda run: _place(run.header))
-    check_runs(runs)
-    if before is None:
-        before = runs[0].header.profile
-    check_models(before, embedder=runs[0].header.embedder, reranker=runs[0].header.reranker)
-    labelled, notes = usable(runs)
-    queries, corpora = [query for query, _ in labelled], [corpus for _, corpus in labelled]
+    runs, before = _checked(runs, before, seed)
+    queries, corpora, notes = usable(runs)
     halves = split(queries, corpora, seed=seed)
     fit, report = ([queries[position] for position in half] for half in halves)
     ranking = _fit_ranking(fit, runs[0].header)
@@ -292,16 +288,25 @@ def _fell(found: Measured, before: Measured, seed: int) -> list[str]:
     ]
 
 
-def _place(header: RunHeader) -> tuple[str, ...]:
-    return header.dataset, header.split, header.corpus, header.labels
-
-
-def check_runs(runs: Sequence[Run]) -> None:
-    """Refuse runs that no profile can be fitted on.
+def _checked(runs: Sequence[Run], before: Profile | None, seed: int) -> tuple[list[Run], Profile]:
+    """Return the runs in an order that only their data decide, and the profile to compare with.
 
     Raises:
-        SourceError: `unsuitable_run`.
+        InputError: `out_of_range` for a seed below 0.
+        ProfileError: `profile_mismatch` if the profile is for other models.
+        SourceError: `unsuitable_run` if no profile can be fitted on the runs.
     """
+    if seed < 0:
+        raise InputError("out_of_range", f"the seed is {seed}: it must be at least 0")
+    runs = sorted(
+        runs,
+        key=lambda run: (
+            run.header.dataset,
+            run.header.split,
+            run.header.corpus,
+            run.header.labels,
+        ),
+    )
     if not runs:
         raise SourceError("unsuitable_run", "there is no run to fit on")
     first = runs[0].header
@@ -332,10 +337,13 @@ def check_runs(runs: Sequence[Run]) -> None:
                 f"{first.dataset} and {header.dataset} were run with different weights of the "
                 "evidence: a profile has only one set",
             )
+    before = first.profile if before is None else before
+    check_models(before, embedder=first.embedder, reranker=first.reranker)
+    return runs, before
 
 
-def usable(runs: Sequence[Run]) -> tuple[list[tuple[StoredQuery, str]], list[str]]:
-    """Return the usable queries, each with its corpus, and notes on them.
+def usable(runs: Sequence[Run]) -> tuple[list[StoredQuery], list[str], list[str]]:
+    """Return the usable queries, the corpus of each, and notes on them.
 
     Splits of one dataset may share queries, such as no-match queries, and a run may be given twice.
     Counting a query twice would make the data look larger than it is.
@@ -345,29 +353,30 @@ def usable(runs: Sequence[Run]) -> tuple[list[tuple[StoredQuery, str]], list[str
         for query in run.queries:
             corpus = run.header.corpus
             once.setdefault(_key(query, corpus), (query, corpus))
-    usable = [
+    suitable = [
         (query, corpus)
         for _, (query, corpus) in sorted(once.items(), key=lambda item: item[0])
         if query.scored and all(scored.id in query.pairs for scored in query.scored)
     ]
+    queries, corpora = [query for query, _ in suitable], [corpus for _, corpus in suitable]
     notes = list(dict.fromkeys(note for run in runs for note in run.header.notes))
-    if all(query.relevant for query, _ in usable):
+    if all(query.relevant for query in queries):
         notes.append(
             "every query has a match: abstention was not measured, and the confidence says whether "
             "the pick is right, not whether anything fits"
         )
     if twice := sum(len(run.queries) for run in runs) - len(once):
         notes.append(f"counted {counted(twice, 'query')} once that the runs repeat")
-    if unusable := len(once) - len(usable):
+    if unusable := len(once) - len(queries):
         notes.append(f"left out {counted(unusable, 'query')} without a candidate or without logits")
-    if is_chained([query for query, _ in usable], [corpus for _, corpus in usable]):
+    if is_chained(queries, corpora):
         notes.append(
             "labels connect most queries into one group: the halves share documents, except for "
             "those that fit a query best"
         )
     if len(runs) > 1:
         notes.append("all queries have equal weight, so the largest dataset counts most")
-    return usable, notes
+    return queries, corpora, notes
 
 
 def _key(query: StoredQuery, corpus: str) -> tuple[str, str, str]:
@@ -382,10 +391,10 @@ def _fit_ranking(fit: Sequence[StoredQuery], header: RunHeader) -> Profile:
     scores = (Scores.of(query, header.profile.evidence) for query in found)
     rows = [row for row in scores if row.right.any()]
     if len(rows) < LEAST_RIGHT:
-        raise TooFewLabelsError(
-            "no_gate",
-            "no gate established: stage 1 finds a fitting document for "
-            f"{counted(len(rows), 'query')} of the half to fit on, {LEAST_RIGHT} are needed",
+        raise _no_gate(
+            "stage 1 finds a fitting document for "
+            f"{counted(len(rows), 'query')} of the half to fit on, and {LEAST_RIGHT} are needed",
+            TooFewLabelsError,
         )
     blend = fit_blend(rows)
     combine = fit_combine(rows, blend)
@@ -405,18 +414,17 @@ def _require(*halves: Outcomes) -> None:
     for half, name in zip(halves, ("half to fit on", "held-out half"), strict=True):
         right = min(int(half.stage1_right.sum()), int(half.stage2_right.sum()))
         if right < LEAST_RIGHT:
-            raise TooFewLabelsError(
-                "no_gate",
-                "no gate established: the first pick fits for "
-                f"{share_of(right, len(half), 'query')} of the {name}, {LEAST_RIGHT} are needed to "
-                "tell when it does. Queries that share documents are kept in one half",
+            raise _no_gate(
+                "the first pick fits for "
+                f"{share_of(right, len(half), 'query')} of the {name}, and {LEAST_RIGHT} are "
+                "needed to tell when it does. Queries that share documents are kept in one half",
+                TooFewLabelsError,
             )
         expected = float(half.chance.sum())
         spread = math.sqrt(float((half.chance * (1 - half.chance)).sum()))
         if half.stage2_right.sum() <= expected + NormalDist().inv_cdf(1 - CHANCE) * spread:
-            raise CalibrationError(
-                "no_gate",
-                "no gate established: the first pick fits for "
+            raise _no_gate(
+                "the first pick fits for "
                 f"{counted(int(half.stage2_right.sum()), 'query')} of the {name}, and a random "
                 f"pick for {expected:.0f}. Do the labels belong to these queries?",
             )
@@ -475,13 +483,7 @@ def _fit_answer(
     for_threshold = empty
     if level is not None:
         # The threshold's promise holds only for queries that the models were not fitted on.
-        positions = [int(position) for position in empty]
-        apart = split(
-            [fit[position] for position in positions],
-            [corpora[position] for position in positions],
-            seed=seed + 1,
-        )
-        for_models, for_threshold = (empty[np.array(half, dtype=np.intp)] for half in apart)
+        for_models, for_threshold = _split_of(empty, fit, corpora, seed=seed + 1)
         needed = negatives_needed(level)
         if min(len(for_threshold), len(for_models)) < needed:
             raise CalibrationError(
@@ -517,12 +519,26 @@ def _fit_answer(
             if level is None
             else ("a no-match query has", "allow a higher rate")
         )
-        raise CalibrationError(
-            "no_gate",
-            f"no gate established: {which} the highest possible probability, so no threshold "
-            f"excludes it; {advice}",
+        raise _no_gate(
+            f"{which} the highest possible probability, so no threshold excludes it; {advice}",
         )
     return profile.replace(answer=answer), (first, second)
+
+
+def _split_of(
+    positions: NDArray[np.intp],
+    queries: Sequence[StoredQuery],
+    corpora: Sequence[str],
+    *,
+    seed: int,
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return two halves of the positions of some queries, with no group in both."""
+    first, second = split(
+        [queries[position] for position in positions],
+        [corpora[position] for position in positions],
+        seed=seed,
+    )
+    return positions[np.array(first, np.intp)], positions[np.array(second, np.intp)]
 
 
 def _promised(*groups: NDArray[np.intp]) -> str:
@@ -649,15 +665,13 @@ def _check_promise(report: Figures, objective: Objective) -> None:
     """Refuse a fit that the held-out half contradicts."""
     apart = report.separation
     if apart is None:
-        raise CalibrationError(
-            "no_gate",
-            "no gate established: on the held-out half, every query has a match and every first "
+        raise _no_gate(
+            "on the held-out half, every query has a match and every first "
             "pick fits, so nothing shows how probable a wrong pick is: give no-match queries",
         )
     if _at_least(apart, CHANCE) <= 0.5:
-        raise CalibrationError(
-            "no_gate",
-            "no gate established: on the held-out half, right picks are no more probable than "
+        raise _no_gate(
+            "on the held-out half, right picks are no more probable than "
             f"others (AUC is {apart.value:.2f}, from {apart.low:.2f}, and 0.5 is chance). Do the "
             "labels belong to these queries?",
         )
@@ -801,27 +815,19 @@ def set_threshold(
         SourceError: `unsuitable_run`, as for `calibrate`.
     """
     objective = Objective(max_false_positive_rate=max_false_positive_rate)
-    check_runs(runs)
-    header = runs[0].header
-    before = header.profile if before is None else before
-    check_models(before, embedder=header.embedder, reranker=header.reranker)
+    runs, before = _checked(runs, before, seed)
     if before.any_fits.stage1 is None or before.any_fits.stage2 is None:
         raise CalibrationError(
             "no_gate",
             f"the profile {before.name} has no model of the probability that any document fits, so "
             "there is no threshold to set: fit a profile on labels first",
         )
-    labelled, notes = usable(runs)
-    queries = [reblended(query, before) for query, _ in labelled]
-    corpora = [corpus for _, corpus in labelled]
+    queries, corpora, notes = usable(runs)
+    queries = [reblended(query, before) for query in queries]
     matched = [query for query in queries if query.relevant]
-    empty = [position for position, query in enumerate(queries) if not query.relevant]
-    halves = split(
-        [queries[position] for position in empty],
-        [corpora[position] for position in empty],
-        seed=seed,
-    )
-    fit, held_out = ([queries[empty[position]] for position in half] for half in halves)
+    empty = np.flatnonzero([not query.relevant for query in queries])
+    halves = _split_of(empty, queries, corpora, seed=seed)
+    fit, held_out = ([queries[position] for position in half] for half in halves)
     needed = negatives_needed(max_false_positive_rate)
     if len(fit) < needed:
         raise CalibrationError(
@@ -834,7 +840,7 @@ def set_threshold(
         raise CalibrationError(
             "too_few_negatives",
             f"there {noun_for(len(empty), 'is', 'are')} {counted(len(empty), 'no-match query')}, "
-            "all to set the threshold on, so none is left to check the threshold on: give more. "
+            "all in the half that sets the threshold, so none is left to check it: give more. "
             "Queries that share labels are kept in one half",
         )
     highest = np.maximum(*(known.any_fits for known in stated(fit, before)))

@@ -357,21 +357,8 @@ def outcomes(queries: Sequence[StoredQuery], ranking: Profile) -> Outcomes:
     return Outcomes(*(np.array(column) for column in zip(*rows, strict=True)))
 
 
-class _Outcome(NamedTuple):
-    """One row of `Outcomes`, with its columns in their order."""
-
-    agreement: bool
-    stage1_right: bool
-    stage2_right: bool
-    matched: bool
-    chance: float
-    stage1_margin: float
-    stage1_second: bool
-    stage2_margin: float
-    stage2_second: bool
-
-
-def _outcome(query: StoredQuery, ranking: Profile) -> _Outcome:
+def _outcome(query: StoredQuery, ranking: Profile) -> tuple[bool | float, ...]:
+    """Return the values of one query in the order of `Outcomes`."""
     signals = _core.signals(query.scored)
     pool = query.scored[: ranking.pool]
     _, ranks, reading = _core.combine(
@@ -382,16 +369,16 @@ def _outcome(query: StoredQuery, ranking: Profile) -> _Outcome:
     ordered = sorted(zip(ranks, pool, strict=True), key=lambda ranked: ranked[0])
     first, second = ordered[0][1].id, ordered[1][1].id if len(ordered) > 1 else ""
     runner_up = query.scored[1].id if len(query.scored) > 1 else ""
-    return _Outcome(
-        agreement=signals.agreement,
-        stage1_right=query.scored[0].id in query.relevant,
-        stage2_right=first in query.relevant,
-        matched=bool(query.relevant),
-        chance=sum(scores.id in query.relevant for scores in pool) / len(pool),
-        stage1_margin=signals.margin,
-        stage1_second=runner_up in query.relevant,
-        stage2_margin=reading.score_margin,
-        stage2_second=second in query.relevant,
+    return (
+        signals.agreement,
+        query.scored[0].id in query.relevant,
+        first in query.relevant,
+        bool(query.relevant),
+        sum(scores.id in query.relevant for scores in pool) / len(pool),
+        signals.margin,
+        runner_up in query.relevant,
+        reading.score_margin,
+        second in query.relevant,
     )
 
 

@@ -303,7 +303,7 @@ def _shortlists(figures: Mapping[str, Shortlists]) -> Iterator[str]:
     if not figures:
         return
     yield ""
-    yield "shortlists, each half by the weights and promises of the other:"
+    yield "shortlists of all queries; each half is decided by what was fitted on the other half"
     yield f"{'':<10}{'coverage':<22}{'mean length':<22}{'one document':<14}full with no match"
     for mode, of in figures.items():
         single = 0.0 if of.single is None else of.single
