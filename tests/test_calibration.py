@@ -985,7 +985,7 @@ def test_threshold_without_queries_to_check_it_is_refused() -> None:
     before = Profile(embedder="e@1", reranker="r@1", any_fits=EVEN)
     single = run_of(synthetic(matched=0, no_match=1))
     message = refused("too_few_negatives", set_threshold, [single], 0.5, before=before)
-    assert "none is left to check the threshold on" in message
+    assert "none is left to check it" in message
     message = refused("too_few_negatives", set_threshold, [single], 0.1, before=before)
     assert message.endswith("needs 9; give more, or allow a higher rate")
 

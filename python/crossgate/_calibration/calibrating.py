@@ -276,9 +276,9 @@ def _reread(queries: Sequence[StoredQuery], profile: Profile) -> list[StoredQuer
     return ordered
 
 
-def _fell(found: Measured, before: Measured, seed: int) -> list[str]:
+def _fell(after: Measured, before: Measured, seed: int) -> list[str]:
     """Return a note if recall@1 of the previous profile is better beyond noise."""
-    lost = mean(before.recalls - found.recalls, seed=seed)
+    lost = mean(before.recalls - after.recalls, seed=seed)
     if lost is None or lost.low <= 0:
         return []
     return [
@@ -386,9 +386,9 @@ def _key(query: StoredQuery, corpus: str) -> tuple[str, str, str]:
 
 def _fit_ranking(fit: Sequence[StoredQuery], header: RunHeader) -> Profile:
     """Return a profile with only blend, pool and combination fitted."""
-    found = [query for query in fit if any(each.id in query.relevant for each in query.scored)]
-    read_ahead(found)
-    scores = (Scores.of(query, header.profile.evidence) for query in found)
+    queries = [query for query in fit if any(each.id in query.relevant for each in query.scored)]
+    read_ahead(queries)
+    scores = (Scores.of(query, header.profile.evidence) for query in queries)
     rows = [row for row in scores if row.right.any()]
     if len(rows) < LEAST_RIGHT:
         raise _no_gate(
@@ -447,11 +447,11 @@ def _promised_for(
         raise InputError(
             "out_of_range", f"no run is of {unknown[0]!r}: name {', '.join(sorted(names))}"
         )
-    chosen = set(objective.covered) or names
+    names_covered = set(objective.covered) or names
     covered = {
         _key(query, run.header.corpus)
         for run in runs
-        if run.header.dataset in chosen
+        if run.header.dataset in names_covered
         for query in run.queries
     }
     first, second = (
@@ -750,8 +750,10 @@ def documented(
         "command": command,
     }
     # A run that comes from a log does not list its documents.
-    known = dict.fromkeys(run.header.corpus for run in runs if run.header.corpus)
-    profile = calibration.profile.replace(corpora=[] if any_corpus else list(known), fitted=fitted)
+    corpora = dict.fromkeys(run.header.corpus for run in runs if run.header.corpus)
+    profile = calibration.profile.replace(
+        corpora=[] if any_corpus else list(corpora), fitted=fitted
+    )
     return replace(calibration, profile=profile)
 
 
@@ -895,12 +897,12 @@ def _threshold_notes(
         if result.hits
     ]
     if least > old and closest:
-        shown = "; ".join(
+        texts = "; ".join(
             f"{text!r} for {id} ({probability:.2f})"
             for probability, id, text in sorted(closest, reverse=True)[:_CLOSEST]
         )
         notes.append(
-            f"closest to a pick were {shown}. If the library is about such everyday matters, this "
+            f"closest to a pick were {texts}. If the library is about such everyday matters, this "
             "threshold may suppress right answers"
         )
     return notes

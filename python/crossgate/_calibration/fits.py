@@ -90,13 +90,13 @@ def split(
     loosely = is_chained(queries, corpora)
     for position, group in enumerate(groups(queries, corpora, loosely=loosely)):
         members[group].append(position)
-    dealt = list(members.values())
-    order = np.random.default_rng(seed).permutation(len(dealt))
+    groups_dealt = list(members.values())
+    order = np.random.default_rng(seed).permutation(len(groups_dealt))
     halves: tuple[list[int], list[int]] = ([], [])
     counts = {True: [0, 0], False: [0, 0]}
     # The largest first: a large group at the end would unbalance the halves.
-    for number in sorted(order, key=lambda number: -len(dealt[number])):
-        positions = dealt[number]
+    for number in sorted(order, key=lambda number: -len(groups_dealt[number])):
+        positions = groups_dealt[number]
         matched = sum(bool(queries[position].relevant) for position in positions)
         kind = 2 * matched >= len(positions)
         half = int(counts[kind][1] < counts[kind][0])
@@ -289,12 +289,12 @@ def fit_pool(rows: Sequence[Scores], blend: Blend, combine: Combine.Weighted) ->
     weights = np.array([combine.cosine, combine.bm25, combine.rerank_score])
 
     def recall(size: int) -> float:
-        kept = []
+        scores_kept = []
         for row in rows:
             scores = row.features(blend) @ weights + row.evidence
             scores[np.argsort(-row.blended(blend), kind="stable")[size:]] = -np.inf
-            kept.append(scores)
-        return _first_right(rows, kept)
+            scores_kept.append(scores)
+        return _first_right(rows, scores_kept)
 
     enough = recall(POOLS[-1]) - POOL_LOSS
     return next(size for size in POOLS if recall(size) >= enough)
@@ -397,13 +397,13 @@ class Stated:
 
 def stated(queries: Sequence[StoredQuery], profile: Profile) -> tuple[Stated, Stated]:
     """Return the probabilities after stage 1 and after stage 2, as the router computes them."""
-    shown = without_thresholds(profile)
+    open_profile = without_thresholds(profile)
     return tuple(  # type: ignore[return-value]
         Stated(
             any_fits=np.array([_known(result.any_fits) for result in results]),
             confidence=np.array([_known(result.confidence) for result in results]),
         )
-        for results in (decide_all(queries, shown, mode) for mode in STAGES)
+        for results in (decide_all(queries, open_profile, mode) for mode in STAGES)
     )
 
 

@@ -75,9 +75,9 @@ class _Decision:
 
     def with_scores(self, later: LoggedScores | None) -> _Decision:
         """Return the decision with the reranker's later scores, if it was not asked then."""
-        known = {scores.id for scores in self.scored}
+        ids = {scores.id for scores in self.scored}
         rows = {} if later is None else later.pairs
-        pairs = {id: PairScore(*pair) for id, pair in rows.items() if id in known}
+        pairs = {id: PairScore(*pair) for id, pair in rows.items() if id in ids}
         if later is None or self.pairs or not pairs:
             return self
         # The later scores replace those that the time limit prevented.

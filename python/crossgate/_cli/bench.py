@@ -59,22 +59,20 @@ def run(options: argparse.Namespace) -> int:
 
     settings = Settings(repetitions=options.repetitions, sizes=options.sizes)
     machine, versions = describe_machine(), describe_versions()
-    measured = {}
+    values = {}
     for name in options.sections or _DEFAULT:
         say(f"measuring {name}")
         figures = list(SECTIONS[name](settings))
-        measured[name] = [figure.to_dict() for figure in figures]
+        values[name] = [figure.to_dict() for figure in figures]
         if not options.json:
             title, _, _ = (SECTIONS[name].__doc__ or "").partition("\n")
             show(f"{title}\n\n{table(figures)}\n")
     if options.json:
-        show_json(
-            {"schema": SCHEMA, "machine": machine, "versions": versions, "sections": measured}
-        )
+        show_json({"schema": SCHEMA, "machine": machine, "versions": versions, "sections": values})
     else:
-        shown = ", ".join(f"{name} {version}" for name, version in versions.items())
+        texts = ", ".join(f"{name} {version}" for name, version in versions.items())
         cores = counted(int(machine["cores"]), "core")
-        show(f"{machine['processor']}, {cores}, {machine['system']}; {shown}")
+        show(f"{machine['processor']}, {cores}, {machine['system']}; {texts}")
     return DONE
 
 

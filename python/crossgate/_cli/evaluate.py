@@ -176,11 +176,11 @@ def _report(
 
     # A run that is measured here has already used the profile and the policy.
     stored = is_run(subject.path)
-    other = read_profile(options.profile) if options.profile and stored else None
-    chosen = read_policy(options.policy) if options.policy and stored else None
+    profile = read_profile(options.profile) if options.profile and stored else None
+    policy = read_policy(options.policy) if options.policy and stored else None
     labelled = LabelledOptions.of(options)
     run = run_of(subject, labelled, modes, written=written, remote=remote, policy=options.policy)
-    return summarize(run, profile=other, policy=chosen, modes=modes)
+    return summarize(run, profile=profile, policy=policy, modes=modes)
 
 
 def _compare(options: argparse.Namespace) -> int:
@@ -241,12 +241,12 @@ def _comparison_values(comparison: Comparison) -> dict[str, Any]:
 def _modes(text: str) -> list[Mode]:
     from crossgate.evaluation import ALL_MODES
 
-    wanted = {name.strip() for name in text.split(",")}
-    unknown = sorted(wanted - set(ALL_MODES))
+    names = {name.strip() for name in text.split(",")}
+    unknown = sorted(names - set(ALL_MODES))
     if unknown:
         message = f"no mode {unknown[0]!r}: choose from {', '.join(ALL_MODES)}"
         raise InputError("out_of_range", message)
-    return [mode for mode in ALL_MODES if mode in wanted]
+    return [mode for mode in ALL_MODES if mode in names]
 
 
 def _remote(options: argparse.Namespace, modes: Sequence[Mode]) -> Reranker | None:
@@ -263,16 +263,16 @@ def _remote(options: argparse.Namespace, modes: Sequence[Mode]) -> Reranker | No
     from crossgate.evaluation import is_run
 
     # A stored run holds the reranker's scores.
-    asked = "remote" in modes and not all(is_run(Path(path)) for path in options.dataset)
+    needed = "remote" in modes and not all(is_run(Path(path)) for path in options.dataset)
     if options.remote is None:
-        if asked:
+        if needed:
             message = f"the mode remote needs --remote {', '.join(PROVIDERS)} or decision"
             raise InputError("out_of_range", message)
         return None
-    if not asked and "remote" in modes:
+    if not needed and "remote" in modes:
         message = f"--remote {options.remote}: a stored run has its scores, so leave out --remote"
         raise InputError("out_of_range", message)
-    if not asked:
+    if not needed:
         message = f"--remote {options.remote} needs the mode: --modes never,gated,always,remote"
         raise InputError("out_of_range", message)
     if switched_off():

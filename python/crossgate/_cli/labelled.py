@@ -258,11 +258,11 @@ def run_of(
                 run = read_run(output)
     if not options.unnamed:
         return run
-    kept = tuple(query for query in run.queries if not query.mentions_name)
-    if not kept:
+    queries = tuple(query for query in run.queries if not query.mentions_name)
+    if not queries:
         message = f"every query of {run.header.dataset} names its document: drop --unnamed"
         raise InputError("out_of_range", message)
-    return replace(run, queries=kept)
+    return replace(run, queries=queries)
 
 
 def _refuse(options: LabelledOptions, reason: str, *names: str) -> None:

@@ -112,10 +112,10 @@ class UnreadPairs(Mapping[str, PairScore]):
         missing = [id for id in ids if id in self._unread]
         if not missing:
             return
-        found = self._score(missing)
-        if unscored := [id for id in missing if id not in found]:
+        scores = self._score(missing)
+        if unscored := [id for id in missing if id not in scores]:
             raise ModelError("model_failed", f"the reranker gave {unscored[0]!r} no score")
-        self._pairs |= found
+        self._pairs |= scores
         self._unread.difference_update(missing)
 
     def __getitem__(self, id: str) -> PairScore:
@@ -210,9 +210,9 @@ def measure(
         raise InputError("out_of_range", message)
     if remote is not None:
         remote.score("warm up", passages_of(["warm up"]), deadline=NO_DEADLINE)
-    measured = _measured(dataset, profile, policy, embedder, reranker, remote, modes, seed)
+    setup = _measured(dataset, profile, policy, embedder, reranker, remote, modes, seed)
     every = max(1, len(dataset.queries) // max(1, repeated)) if repeated else 0
-    write_run(output, measured.header, _route_all(measured, every, complete=True))
+    write_run(output, setup.header, _route_all(setup, every, complete=True))
 
 
 def measure_for_fit(
@@ -242,10 +242,10 @@ def measure_for_fit(
         ModelError: If a model cannot be loaded or run.
         ProfileError: If the profile cannot be read, or was fitted for other models.
     """
-    measured = _measured(dataset, profile, None, embedder, reranker, None, ("always",), seed)
-    write_run(output, measured.header, _route_all(measured, 0, complete=False))
+    setup = _measured(dataset, profile, None, embedder, reranker, None, ("always",), seed)
+    write_run(output, setup.header, _route_all(setup, 0, complete=False))
     run = read_run(output)
-    return replace(run, queries=tuple(map(measured.with_unread, run.queries)))
+    return replace(run, queries=tuple(map(setup.with_unread, run.queries)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,7 +390,7 @@ def _route(
         second = _result(routers["gated"], query)
         repeated = (second.timings["total"], second.ids == gated.ids)
     passages = {scores.id: scores.passage for scores in scored}
-    shown = [*query.relevant, *(hit.id for result in results.values() for hit in result.hits[:1])]
+    quoted = [*query.relevant, *(hit.id for result in results.values() for hit in result.hits[:1])]
     return StoredQuery(
         id=query.id,
         text=query.text,
@@ -407,7 +407,7 @@ def _route(
         milliseconds={mode: dict(result.timings) for mode, result in results.items()},
         repeated=repeated,
         sources=_sources(richest),
-        excerpts={id: _excerpt(index, id, passages.get(id)) for id in shown},
+        excerpts={id: _excerpt(index, id, passages.get(id)) for id in quoted},
         lengths={scores.id: _length(index, scores.id) for scores in scored},
         degraded=tuple(
             dict.fromkeys(
@@ -545,8 +545,8 @@ def measure_candidates(
     if not rows:
         raise SourceError("empty_split", f"no query with candidates in {path}{log.hint()}")
     if limit is not None and limit < len(rows):
-        kept = random.Random(seed).sample(range(len(rows)), max(1, limit))  # noqa: S311, a sample
-        rows = [rows[position] for position in sorted(kept)]
+        positions = random.Random(seed).sample(range(len(rows)), max(1, limit))  # noqa: S311, a sample
+        rows = [rows[position] for position in sorted(positions)]
     model = reranker
     if isinstance(model, str | PathLike):
         model = load(PASSAGE_RERANKER if model == "default" else model)
@@ -589,13 +589,13 @@ def _rows(path: Path, log: ProblemLog) -> Iterator[_CandidateRow]:
 def _row(line: int, values: Mapping[str, Any]) -> _CandidateRow:
     if any(name not in values for name in _NAMED):
         raise Unusable(f"must be a JSON object with {', '.join(_NAMED)}")
-    query, given, relevant = (values[name] for name in _NAMED)
+    query, listed, relevant = (values[name] for name in _NAMED)
     if not isinstance(query, str):
         raise Unusable("the query is not text")
     check_query(query)
-    if not isinstance(given, list) or not given:
+    if not isinstance(listed, list) or not listed:
         raise Unusable("candidates must be a list of at least one")
-    candidates = tuple(candidate(position, entry) for position, entry in enumerate(given))
+    candidates = tuple(candidate(position, entry) for position, entry in enumerate(listed))
     check_documents(candidates)
     missing = next((entry.id for entry in candidates if entry.cosine is None), None)
     if missing is not None:

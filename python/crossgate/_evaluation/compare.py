@@ -342,11 +342,11 @@ def _dataset(
     most = max(ends, default=0.0) or 1.0
     for mode in dict.fromkeys(change.mode for change in changes):
         mine = [change for change in changes if change.mode == mode]
-        moved = [change for change in mine if change.before != change.after or change.fell]
+        changed = [change for change in mine if change.before != change.after or change.fell]
         yield f"<h3>{explained(mode)}</h3>"
-        yield _changes_table(moved, most) if moved else ""
-        if len(moved) < len(mine):
-            same = len(mine) - len(moved)
+        yield _changes_table(changed, most) if changed else ""
+        if len(changed) < len(mine):
+            same = len(mine) - len(changed)
             what = "1 metric is" if same == 1 else f"{same} metrics are"
             yield f'<p class="soft">{what} the same in both.</p>'
         for moves in comparison.moved:
@@ -381,6 +381,6 @@ def _queries(moved: Moved) -> Iterator[str]:
         (moved.gained, "gained a right first pick"),
     ):
         if ids:
-            shown = ", ".join(f"<code>{escape(id)}</code>" for id in ids)
+            names = ", ".join(f"<code>{escape(id)}</code>" for id in ids)
             count = f"{len(ids)} {'query' if len(ids) == 1 else 'queries'}"
-            yield f"<details><summary>{count} {what}</summary><p>{shown}</p></details>"
+            yield f"<details><summary>{count} {what}</summary><p>{names}</p></details>"

@@ -194,7 +194,7 @@ def trade_off(
     winner = profile.winner
     fitted = winner.agreed is not None
     agreed, disagreed = (winner.agreed, winner.disagreed) if fitted else (1.0, 1.0)
-    asked = [
+    requests = [
         _core.Request(require_overlap=True, documents=query.documents, needs_document=query.need)
         for query in queries
     ]
@@ -202,24 +202,24 @@ def trade_off(
     def gated(setting: Profile) -> list[_core.Gated]:
         return [
             _core.gate(query.scored, setting, policy, request)
-            for query, request in zip(queries, asked, strict=True)
+            for query, request in zip(queries, requests, strict=True)
         ]
 
-    def moved(factor: float) -> Profile:
+    def varied(factor: float) -> Profile:
         leads = {"agreed": agreed, "disagreed": disagreed}
         return profile.replace(
             winner={name: None if lead is None else lead * factor for name, lead in leads.items()}
         )
 
-    needed = []
+    ratios = []
     for decided in gated(profile):
         lead = agreed if decided.signals is not None and decided.signals.agreement else disagreed
         if decided.signals is not None and lead:
-            needed.append(decided.signals.margin / lead)
-    factors = set(np.quantile(needed, np.linspace(0, 1, POINTS - 2)).tolist()) if needed else set()
+            ratios.append(decided.signals.margin / lead)
+    factors = set(np.quantile(ratios, np.linspace(0, 1, POINTS - 2)).tolist()) if ratios else set()
     # Beyond the largest lead there is no winner left.
     settings = [
-        (factor, moved(factor), False)
+        (factor, varied(factor), False)
         for factor in sorted({0.0, *factors, 2 * max(factors, default=0.5) + 1})
     ]
     settings.append((1.0 if fitted else settings[-1][0], profile, True))
@@ -300,10 +300,10 @@ def abstention(
         thresholds[least] = True
     points = []
     for threshold, shipped in sorted(thresholds.items()):
-        alone = open_ & clear & (first >= threshold)
-        read = open_ & ~alone & (second >= threshold)
-        right = (alone & fits["never"]) | (read & fits["always"])
-        picks = (alone & picked["never"]) | (read & picked["always"])
+        by_stage1 = open_ & clear & (first >= threshold)
+        by_stage2 = open_ & ~by_stage1 & (second >= threshold)
+        right = (by_stage1 & fits["never"]) | (by_stage2 & fits["always"])
+        picks = (by_stage1 & picked["never"]) | (by_stage2 & picked["always"])
         points.append(
             AbstentionPoint(
                 least=threshold,
@@ -339,17 +339,17 @@ def _total(query: StoredQuery, mode: str) -> float | None:
 
 
 def _latency(path: str, times: Sequence[float | None]) -> Latency | None:
-    known = [time for time in times if time is not None]
-    if not known:
+    milliseconds = [time for time in times if time is not None]
+    if not milliseconds:
         return None
-    p50, p95, p99 = np.percentile(known, [50, 95, 99]).tolist()
-    spread = tuple(np.percentile(known, range(0, 101, 5)).round(3).tolist())
-    return Latency(path=path, count=len(known), p50=p50, p95=p95, p99=p99, spread=spread)
+    p50, p95, p99 = np.percentile(milliseconds, [50, 95, 99]).tolist()
+    spread = tuple(np.percentile(milliseconds, range(0, 101, 5)).round(3).tolist())
+    return Latency(path=path, count=len(milliseconds), p50=p50, p95=p95, p99=p99, spread=spread)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+    numbers = [value for value in values if value is not None]
+    return sum(numbers) / len(numbers) if numbers else None
 
 
 CURVE = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.99)
@@ -405,17 +405,17 @@ def measure_shortlists(
     """Return the figures of the shortlists of results, one per query."""
     matched = np.array([bool(query.relevant) for query in queries])
     sizes = np.array([float(len(result.shortlist)) for result in results])
-    listed = [{hit.id for hit in result.shortlist} for result in results]
+    lists = [{hit.id for hit in result.shortlist} for result in results]
     any_listed = np.array(
-        [bool(ids & set(query.relevant)) for ids, query in zip(listed, queries, strict=True)]
+        [bool(ids & set(query.relevant)) for ids, query in zip(lists, queries, strict=True)]
     )
     all_listed = np.array(
-        [ids >= set(query.relevant) for ids, query in zip(listed, queries, strict=True)]
+        [ids >= set(query.relevant) for ids, query in zip(lists, queries, strict=True)]
     )
     promised = {result.coverage for result in results} - {None}
-    known = [
+    characters = [
         float(sum(query.lengths[id] for id in ids))
-        for ids, query in zip(listed, queries, strict=True)
+        for ids, query in zip(lists, queries, strict=True)
         if ids <= query.lengths.keys()
     ]
 
@@ -436,7 +436,7 @@ def measure_shortlists(
         empty=empty,
         shown=shown,
         full=full,
-        characters=float(np.mean(known)) if len(known) == len(queries) else None,
+        characters=float(np.mean(characters)) if len(characters) == len(queries) else None,
     )
 
 
@@ -479,9 +479,9 @@ def coverage_curve(
         return ()
     points = []
     for promised in sorted({*CURVE, fitted.coverage}):
-        used = profile.replace(shortlist=fitted.replace(coverage=promised))
-        results = decide_all(matched, used)
-        listed = [
+        varied = profile.replace(shortlist=fitted.replace(coverage=promised))
+        results = decide_all(matched, varied)
+        covered = [
             any(hit.id in query.relevant for hit in result.shortlist)
             for query, result in zip(matched, results, strict=True)
         ]
@@ -489,7 +489,7 @@ def coverage_curve(
             CoveragePoint(
                 promised=promised,
                 size=sum(len(result.shortlist) for result in results) / len(results),
-                coverage=sum(listed) / len(listed),
+                coverage=sum(covered) / len(covered),
                 shipped=promised == fitted.coverage,
             )
         )
@@ -563,7 +563,7 @@ def reliability(
     A probability that no query has is left out.
     """
     pairs = list(zip(queries, results, strict=True))
-    found = [
+    cases_by_rank = [
         (
             0,
             [
@@ -574,14 +574,16 @@ def reliability(
         )
     ]
     for rank in range(1, RANKS + 1):
-        ranked = [
+        cases_of_rank = [
             (hit.relevance, hit.id in query.relevant)
             for query, result in pairs
             for hit in result.hits[rank - 1 : rank]
             if hit.relevance is not None
         ]
-        found.append((rank, ranked))
-    return tuple(Reliability(rank=rank, bins=_bins(cases)) for rank, cases in found if cases)
+        cases_by_rank.append((rank, cases_of_rank))
+    return tuple(
+        Reliability(rank=rank, bins=_bins(cases)) for rank, cases in cases_by_rank if cases
+    )
 
 
 def _bins(cases: Iterable[tuple[float, bool]]) -> tuple[ReliabilityBin, ...]:
@@ -676,21 +678,21 @@ def strengths(
         signals_of(query, None if always is None else always[position])
         for position, query in enumerate(queries)
     ]
-    rated = []
+    areas = []
     for name in dict.fromkeys(name for row in rows for name in row):
-        having = [position for position, row in enumerate(rows) if name in row]
-        values = np.array([rows[position][name] for position in having])
-        labels = np.array([matched[position] for position in having])
+        positions = [position for position, row in enumerate(rows) if name in row]
+        values = np.array([rows[position][name] for position in positions])
+        labels = np.array([matched[position] for position in positions])
         rerank = None
         # These are known only after the reranker has run, so they cannot decide whether to run it.
         if worth is not None and name not in ("rerank_score", "confidence", "any_fits"):
-            answers = np.array([worth[position] for position in having])
+            answers = np.array([worth[position] for position in positions])
             rerank = area_interval(-values[labels], answers[labels], seed=seed)
         answer = area_interval(values, labels, seed=seed)
-        rated.append(SignalStrength(name=name, rerank=rerank, answer=answer))
+        areas.append(SignalStrength(name=name, rerank=rerank, answer=answer))
     return tuple(
         sorted(
-            rated, key=lambda strength: -1.0 if strength.rerank is None else strength.rerank.value
+            areas, key=lambda strength: -1.0 if strength.rerank is None else strength.rerank.value
         )[::-1]
     )
 

@@ -197,13 +197,13 @@ def read_labels(
                 continue
             if _TRIGGER in row.values:
                 triggers.add(query.text)
-            known = queries.get(query.text)
-            queries[query.text] = query if known is None else _joined(known, query)
+            earlier = queries.get(query.text)
+            queries[query.text] = query if earlier is None else _joined(earlier, query)
     if transcripts is not None:
         folder_of = Path(check_path("transcripts", transcripts))
-        heard = _transcript_queries(folder_of, ids.find, log)
+        from_transcripts = _transcript_queries(folder_of, ids.find, log)
         # A person's labels take precedence over those of a transcript.
-        queries = {query.text: query for query in heard} | queries
+        queries = {query.text: query for query in from_transcripts} | queries
     if split is not None and split not in splits:
         there = ", ".join(sorted(splits - {""})) or "none"
         raise SourceError("unknown_split", f"no label names the split {split!r}; splits: {there}")
@@ -636,10 +636,10 @@ def _beir_query(id: str, row: Mapping[str, Any], known: Mapping[str, _BeirQuery]
 
 
 def _context(row: Mapping[str, Any]) -> Context | None:
-    given = {
+    lists = {
         name: row[name] for name in ("technologies", "history") if isinstance(row.get(name), list)
     }
-    return Context(**given) if given else None
+    return Context(**lists) if lists else None
 
 
 def _read_judgements(
@@ -784,11 +784,11 @@ def _transcript_queries(
         first = occurrences[0]
         try:
             check_query(text)
-            opened = Counter(find(name) for turn in occurrences for name in turn.opened)
+            counts = Counter(find(name) for turn in occurrences for name in turn.opened)
         except (InputError, Unusable) as error:
             log.add(first.path, first.line, str(error))
             continue
-        fits = {id: 1 for id, count in opened.items() if 2 * count >= len(occurrences)}
+        fits = {id: 1 for id, count in counts.items() if 2 * count >= len(occurrences)}
         queries.append(
             LabelledQuery(
                 id=f"{first.path.stem}:{first.line}",

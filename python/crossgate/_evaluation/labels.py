@@ -97,10 +97,10 @@ def sample(dataset: Dataset, limit: int, *, seed: int) -> Dataset:
     count = len(dataset.queries)
     if limit >= count:
         return dataset
-    chosen = np.random.default_rng(seed).choice(count, size=limit, replace=False)
+    positions = np.random.default_rng(seed).choice(count, size=limit, replace=False)
     return replace(
         dataset,
-        queries=tuple(dataset.queries[position] for position in sorted(chosen.tolist())),
+        queries=tuple(dataset.queries[position] for position in sorted(positions.tolist())),
         notes=(
             *dataset.notes,
             f"a sample of {share_of(limit, count, 'query')}, chosen by the seed",

@@ -308,9 +308,9 @@ def _ids(ids: Sequence[str]) -> str:
     whole, more = escape(", ".join(ids)), len(ids) - _IDS_SHOWN
     if more <= 0:
         return f'<td class="ids">{whole}</td>'
-    shown = escape(", ".join(ids[:_IDS_SHOWN]))
+    first = escape(", ".join(ids[:_IDS_SHOWN]))
     return (
-        f'<td class="ids" title="{whole}" data-whole="{whole}">{shown} '
+        f'<td class="ids" title="{whole}" data-whole="{whole}">{first} '
         f'<span class="soft">and {more} more</span></td>'
     )
 

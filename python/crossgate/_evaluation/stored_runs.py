@@ -145,8 +145,8 @@ class StoredQuery:
     @property
     def need(self) -> float | None:
         """The probability that the query needs a document; None if it was not computed."""
-        known = None if self.signals is None else self.signals.get("needs_document")
-        return None if known is None else float(known)
+        probability = None if self.signals is None else self.signals.get("needs_document")
+        return None if probability is None else float(probability)
 
     @property
     def documents(self) -> int | None:
@@ -453,8 +453,8 @@ def reblended(query: StoredQuery, profile: Profile) -> StoredQuery:
     """
     weight = profile.blend.body_weight
     if query.reweighed and weight not in query.reweighed:
-        known = ", ".join(f"{other:g}" for other in query.reweighed)
-        message = f"query {query.id!r} was run with body weights of {known}, not {weight:g}"
+        weights = ", ".join(f"{other:g}" for other in query.reweighed)
+        message = f"query {query.id!r} was run with body weights of {weights}, not {weight:g}"
         raise SourceError("unsuitable_run", f"{message}: measure it with this profile")
     if any(scores.cosine is None for scores in query.scored):
         message = f"query {query.id!r} was run without vectors: its blend cannot be changed"
@@ -523,9 +523,9 @@ class _Remembered:
     ) -> Scores:
         """Return the stored scores up to the passage at which the reranker would have stopped."""
         scores = self.score(query, passages, deadline=deadline)
-        known = [score for score in takewhile(lambda score: score is not None, scores) if score]
-        for count in range(1, len(known)):
-            if enough(known[:count]):
+        pairs = [score for score in takewhile(lambda score: score is not None, scores) if score]
+        for count in range(1, len(pairs)):
+            if enough(pairs[:count]):
                 rest = [None] * (len(scores) - count)
-                return Scores([*known[:count], *rest], stopped=True)
+                return Scores([*pairs[:count], *rest], stopped=True)
         return Scores(scores)

@@ -317,22 +317,22 @@ def summarize(
         SourceError: `unsuitable_run` if the run lacks scores that the profile or the policy needs.
     """
     header = run.header
-    used = header.profile if profile is None else profile
-    chosen = header.policy if policy is None else policy
-    as_measured = (used, chosen) == (header.profile, header.policy)
+    profile = header.profile if profile is None else profile
+    policy = header.policy if policy is None else policy
+    as_measured = (profile, policy) == (header.profile, header.policy)
     queries = run.queries
-    notes = (*header.notes, *_fitted_on(run, used), *_bounds(queries))
-    notes += check_suitable(header, used, chosen)
-    if used.blend != header.profile.blend:
-        queries = tuple(reblended(query, used) for query in queries)
+    notes = (*header.notes, *_fitted_on(run, profile), *_bounds(queries))
+    notes += check_suitable(header, profile, policy)
+    if profile.blend != header.profile.blend:
+        queries = tuple(reblended(query, profile) for query in queries)
     # The other modes need each mode that was measured, shown or not.
-    present = [mode for mode in header.modes if mode != "remote" or keeps_pools(header, used)]
+    present = [mode for mode in header.modes if mode != "remote" or keeps_pools(header, profile)]
     results: dict[Mode, list[RouteResult]] = {
-        mode: decide_all(queries, used, mode, remote=header.remote, policy=chosen, traced=True)
+        mode: decide_all(queries, profile, mode, remote=header.remote, policy=policy, traced=True)
         for mode in present
     }
-    shown = tuple(mode for mode in present if mode in modes)
-    if not shown:
+    compared = tuple(mode for mode in present if mode in modes)
+    if not compared:
         raise InputError("out_of_range", f"the run has only the modes {', '.join(present)}")
     values = {
         mode: [
@@ -346,45 +346,45 @@ def summarize(
     seed = header.seed
     quality: dict[str, dict[str, Interval | None]] = {
         mode: dict(zip(_NAMES, statistics.means(tables[mode], seed=seed, shares=True), strict=True))
-        for mode in shown
+        for mode in compared
     }
     recalls = {mode: table[:, _NAMES.index("recall@1")] for mode, table in tables.items()}
     recall_without_thresholds = {
-        mode: _unheld(queries, used, mode, header.remote) for mode in present
+        mode: _recalls_without_thresholds(queries, profile, mode, header.remote) for mode in present
     }
-    reference: Mode = "gated" if "gated" in shown else shown[-1]
+    reference: Mode = "gated" if "gated" in compared else compared[-1]
     return Report(
         header=header,
-        profile=used,
-        policy=chosen,
+        profile=profile,
+        policy=policy,
         notes=notes,
         queries=len(queries),
         matched=sum(bool(query.relevant) for query in queries),
-        modes=shown,
+        modes=compared,
         quality=quality,
         against_always={
             mode: statistics.mean(recalls[mode] - recalls["always"], seed=seed)
-            for mode in shown
+            for mode in compared
             if mode != "always" and "always" in recalls
         },
         recall_without_thresholds={
             mode: statistics.mean(recall_without_thresholds[mode], seed=seed, shares=True)
-            for mode in shown
+            for mode in compared
         },
         stage2_gain={
             mode: statistics.mean(
                 recall_without_thresholds[mode] - recall_without_thresholds["never"], seed=seed
             )
-            for mode in shown
+            for mode in compared
             if mode != "never" and "never" in recall_without_thresholds
         },
-        pool_size=used.pool,
-        ceiling=_found(queries, used.pool, seed),
-        found=_found(queries, None, seed),
-        lost={mode: _lost(queries, results[mode], always) for mode in shown},
+        pool_size=profile.pool,
+        ceiling=_recall_of_stage1(queries, profile.pool, seed),
+        found=_recall_of_stage1(queries, None, seed),
+        lost={mode: _lost(queries, results[mode], always) for mode in compared},
         moves={
             mode: metrics.count_moves(queries, never, results[mode])
-            for mode in shown
+            for mode in compared
             if mode != "never" and never is not None
         },
         economics=None
@@ -394,8 +394,8 @@ def summarize(
         if never is None or gated is None or always is None
         else economics.trade_off(
             queries,
-            used,
-            chosen,
+            profile,
+            policy,
             _outcomes(values["never"]),
             _outcomes(values["always"]),
         ),
@@ -405,23 +405,23 @@ def summarize(
             queries,
             gated,
             {
-                mode: decide_all(queries, without_thresholds(used), mode, policy=chosen)
+                mode: decide_all(queries, without_thresholds(profile), mode, policy=policy)
                 for mode in MODES
             },
-            used.answer,
+            profile.answer,
         ),
         shortlists={
-            mode: measure_shortlists(queries, results[mode], most=used.shortlist.most, seed=seed)
-            for mode in shown
+            mode: measure_shortlists(queries, results[mode], most=profile.shortlist.most, seed=seed)
+            for mode in compared
         },
         coverage_curve=coverage_curve(
             queries,
-            used,
-            lambda matched, profile: decide_all(
-                matched, profile, reference, remote=header.remote, policy=chosen
+            profile,
+            lambda matched, varied: decide_all(
+                matched, varied, reference, remote=header.remote, policy=policy
             ),
         ),
-        groups=_groups(queries, {mode: values[mode] for mode in shown}, seed),
+        groups=_groups(queries, {mode: values[mode] for mode in compared}, seed),
         strengths=economics.strengths(queries, never, always, seed=seed),
         histograms=economics.histograms(queries, always),
         reliability=reliability(queries, results[reference]),
@@ -436,7 +436,7 @@ def summarize(
                 for name in _NAMES
                 if any(row[name] is not None for row in values[mode])
             }
-            for mode in shown
+            for mode in compared
         },
         ids=tuple(query.id for query in queries),
     )
@@ -447,11 +447,12 @@ _NAMES = [metric.name for metric in METRICS]
 
 def _fitted_on(run: Run, profile: Profile) -> list[str]:
     data = profile.fitted.get("data")
-    known = (
-        [dataset for dataset in data if isinstance(dataset, dict)] if isinstance(data, list) else []
-    )
-    mine = (run.header.corpus, run.header.labels)
-    if mine not in [(dataset.get("corpus"), dataset.get("labels")) for dataset in known]:
+    fitted = [
+        (dataset.get("corpus"), dataset.get("labels"))
+        for dataset in (data if isinstance(data, list) else ())
+        if isinstance(dataset, dict)
+    ]
+    if (run.header.corpus, run.header.labels) not in fitted:
         return []
     return [
         "the profile was fitted on half of these queries, so these figures flatter it; calibrate "
@@ -473,7 +474,7 @@ def _table(rows: Sequence[Values]) -> NDArray[np.float64]:
     return np.array([[row[name] for name in _NAMES] for row in rows], dtype=np.float64)
 
 
-def _unheld(
+def _recalls_without_thresholds(
     queries: Sequence[StoredQuery], profile: Profile, mode: Mode, remote: str | None
 ) -> NDArray[np.float64]:
     matched = [query for query in queries if query.relevant]
@@ -485,7 +486,7 @@ def _unheld(
     return np.array(recalls, dtype=np.float64)
 
 
-def _found(queries: Sequence[StoredQuery], k: int | None, seed: int) -> Interval | None:
+def _recall_of_stage1(queries: Sequence[StoredQuery], k: int | None, seed: int) -> Interval | None:
     shares = [
         metrics.recall([hit.id for hit in query.scored], query.relevant, k or 1 + len(query.scored))
         for query in queries
