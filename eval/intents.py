@@ -14,7 +14,7 @@ from __future__ import annotations
 from shortlist import given_datasets
 
 from crossgate import Index, Router
-from crossgate._decision.clauses import clauses
+from crossgate._decision.tool_router import clauses
 
 MOST = 5
 

@@ -33,8 +33,8 @@ from crossgate._core import Blend, Combine, Floors, Lexical
 from crossgate._decision import cascade
 from crossgate._decision.stage1 import Stage1
 from crossgate._reranking.chain import Chain
+from crossgate._values.inputs import unsplit
 from crossgate._values.options import DecisionOptions
-from crossgate._values.prompts import unsplit
 
 Case = dict[str, Any]
 

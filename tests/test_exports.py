@@ -73,15 +73,15 @@ def test_the_package_is_typed() -> None:
 
 
 def test_every_code_is_documented() -> None:
-    from crossgate._values import messages
+    from crossgate._values import results
 
     root = Path(__file__).parents[1]
     page = (root / "docs" / "reasons.md").read_text(encoding="utf-8")
     documented = set(re.findall(r"`([a-z0-9_]+)`", page))
     used = (
         {verdict.value for verdict in crossgate.Verdict}
-        | set(messages.REASONS)
-        | set(messages.DROPPED)
+        | set(results.REASONS)
+        | set(results.DROPPED)
     )
     package = Path(crossgate.__file__).parent
     for path in (*package.rglob("*.py"), *(root / "rust").rglob("src/*.rs")):
@@ -122,7 +122,7 @@ def test_documented_degradation_codes_are_complete() -> None:
 
 
 def test_command_line_explains_every_code_of_the_core() -> None:
-    from crossgate._values import messages
+    from crossgate._values import results
 
     def codes(file: str, name: str) -> set[str]:
         root = Path(__file__).parents[1] / "rust" / "core" / "src"
@@ -130,18 +130,18 @@ def test_command_line_explains_every_code_of_the_core() -> None:
         (body,) = re.findall(rf"pub enum {name} \{{(.*?)\n    \}}", text, re.DOTALL)
         return set(re.findall(r'= "([a-z_]+)"', body))
 
-    assert set(messages.REASONS) == codes("gate.rs", "Reason")
-    assert set(messages.DROPPED) - {"empty"} == codes("conclude.rs", "Dropped")
+    assert set(results.REASONS) == codes("gate.rs", "Reason")
+    assert set(results.DROPPED) - {"empty"} == codes("conclude.rs", "Dropped")
     assert {verdict.value for verdict in crossgate.Verdict} == codes("gate.rs", "Verdict")
 
 
 def test_command_line_explains_every_reason() -> None:
-    from crossgate._values import messages
+    from crossgate._values import results
 
     page = (Path(__file__).parents[1] / "docs" / "reasons.md").read_text(encoding="utf-8")
     sections = dict(re.findall(r"## ([^\n]+)\n(.*?)(?=\n## |\Z)", page, re.DOTALL))
     rows = sections["Verdicts and reasons"]
     reasons = re.findall(r"^\| (?:`\w+`(?:, `\w+`)? )?\| `(\w+)` \|", rows, re.M)
     dropped = re.findall(r"^\| `(\w+)` \|", sections["Why a hit was not selected"], re.M)
-    assert sorted(messages.REASONS) == sorted(reasons)
-    assert sorted(messages.DROPPED) == sorted(dropped)
+    assert sorted(results.REASONS) == sorted(reasons)
+    assert sorted(results.DROPPED) == sorted(dropped)

@@ -26,8 +26,8 @@ from crossgate._core import Blend, Combine, Floors, Lexical
 from crossgate._decision import cascade
 from crossgate._decision.stage1 import Stage1
 from crossgate._reranking.chain import Chain
+from crossgate._values.inputs import unsplit
 from crossgate._values.options import DecisionOptions
-from crossgate._values.prompts import unsplit
 
 COSINE_ALONE = Blend(cosine_weight=1.0, bm25_weight=0.0)
 BY_COSINE = Profile(blend=COSINE_ALONE, combine=Combine.Replace())

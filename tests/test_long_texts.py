@@ -9,8 +9,7 @@ import pytest
 
 from conftest import LengthReranker, WordEmbedder
 from crossgate import Document, Index, Profile, Router, rerank
-from crossgate._retrieval.passages import passages, surroundings
-from crossgate._retrieval.windows import windows
+from crossgate._retrieval.passages import passages, surroundings, windows
 
 SENTENCE = "The wind was mild and the boats stayed near the shore all afternoon. "
 ANSWER = "The lighthouse at Perrin Point has 214 steps."

@@ -15,8 +15,8 @@ from crossgate import Candidate, Document, Profile, rerank
 from crossgate._decision.cascade import replay
 from crossgate._decision.orderings import ranked
 from crossgate._decision.rerank_candidates import PASSAGE_PROFILE
+from crossgate._retrieval.passages import windows
 from crossgate._retrieval.spelling import _edits, corrected
-from crossgate._retrieval.windows import windows
 from crossgate._runtime import model_files
 from crossgate._runtime.model_files import PASSAGE_RERANKER
 from crossgate._values.profile_files import read_profile

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from conftest import LIBRARY, LengthReranker, WordEmbedder, build, refused
 from crossgate import Document, Index, PrecomputedVectors, Profile, Router, RouteResult, rerank
-from crossgate._values.messages import why
+from crossgate._values.results import why
 
 HOSTILE = "<script>alert('x')</script> & \x1b[31m\nred fox"
 TAGS = {"div", "p", "b", "table", "thead", "tbody", "tr", "th", "td", "code"}

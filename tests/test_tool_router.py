@@ -20,7 +20,7 @@ import pytest
 from conftest import LIBRARY
 from crossgate import InputError, Profile, ToolRouter
 from crossgate._core import AnyFits
-from crossgate._decision.clauses import clauses
+from crossgate._decision.tool_router import clauses
 
 ROOT = Path(__file__).parents[1]
 PROMPT = "squash the last commits of my git branch"

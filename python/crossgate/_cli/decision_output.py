@@ -16,10 +16,9 @@ from crossgate._cli.output import WIDTH, paint, plain, say, show, show_json
 from crossgate._support.errors import InputError
 from crossgate._support.sanitize import columns, fit
 from crossgate._support.wording import counted
-from crossgate._values.messages import DROPPED
-from crossgate._values.messages import why as why_of
 from crossgate._values.options import DecisionOptions, summary
-from crossgate._values.results import Hit, RouteResult, Verdict
+from crossgate._values.results import DROPPED, Hit, RouteResult, Verdict
+from crossgate._values.results import why as why_of
 
 if TYPE_CHECKING:
     from crossgate._decision.context import Context

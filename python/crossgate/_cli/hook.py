@@ -19,7 +19,7 @@ from crossgate._cli import DONE, FAILURE, NOTHING_RELEVANT
 from crossgate._cli.output import is_terminal, json_option, progress, say, show, show_json
 from crossgate._support.errors import InputError, SourceError
 from crossgate._support.wording import counted
-from crossgate._values.messages import REASONS
+from crossgate._values.results import REASONS
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -11,17 +11,19 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import crossgate._core as _core
 from crossgate._decision.stage1 import Stage1, milliseconds, readable
 from crossgate._reranking.chain import CallOutcome, CanStop, Chain, RerankerCall, Stage2Outcome
 from crossgate._reranking.contract import NO_DEADLINE, Deadline
-from crossgate._retrieval.windows import Window, is_long, windows
-from crossgate._support.checks import is_text
+from crossgate._retrieval.passages import Window, is_long, windows
+from crossgate._support.checks import is_text, safe_repr
+from crossgate._support.errors import InputError
 from crossgate._support.wording import counted
 from crossgate._values.results import (
     Degradation,
@@ -36,8 +38,10 @@ from crossgate._values.results import (
 
 if TYPE_CHECKING:
     from crossgate._telemetry.events import TelemetryHook, Watch
+    from crossgate._values.inputs import Prompt
     from crossgate._values.options import DecisionOptions
-    from crossgate._values.prompts import Prompt
+    from crossgate._values.results import RouteResult
+
 
 STAGE1 = "stage1"
 EMPTY = "empty"
@@ -346,3 +350,77 @@ def _watch(hook: TelemetryHook) -> Watch:
     from crossgate._telemetry.events import Watch
 
     return Watch(hook)
+
+
+Item = TypeVar("Item")
+Progress = bool | Callable[[int, int], None]
+
+
+def decide_many(
+    decide: Callable[[Item], RouteResult], items: Iterable[Item], progress: Progress
+) -> list[RouteResult]:
+    """Decide each item; results keep the order of the items.
+
+    Args:
+        decide: Decides one item. Models release the interpreter's lock while they run, so threads
+            use all cores.
+        items: The queries.
+        progress: Called with the number of decisions made so far and the total; True for a bar on
+            stderr if that is a terminal, False for none.
+
+    Raises:
+        InputError: For the first bad query, with its position, from 0. Queries that have not
+            started are then skipped.
+    """
+    if isinstance(items, str) or not isinstance(items, Iterable):
+        raise InputError("out_of_range", f"queries is {safe_repr(items)}: pass a list")
+    given = list(items)
+    with _shown(progress, len(given)) as report:
+        return _decided(decide, given, report)
+
+
+def _decided(
+    decide: Callable[[Item], RouteResult], items: list[Item], report: Callable[[int], None]
+) -> list[RouteResult]:
+    # Imported here, since they cost milliseconds that a single decision of a hook does not need.
+    from concurrent.futures import ThreadPoolExecutor, as_completed
+
+    from crossgate._runtime.threads import number_of_threads
+
+    pool = ThreadPoolExecutor(number_of_threads(), "crossgate-many")
+    try:
+        futures = [pool.submit(decide, item) for item in items]
+        for done, future in enumerate(as_completed(futures), start=1):
+            if future.exception() is not None:
+                break
+            report(done)
+        # Items start in order, so no item before the first failure is cancelled.
+        pool.shutdown(cancel_futures=True)
+        return [_result(position, future.result) for position, future in enumerate(futures)]
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _result(position: int, result: Callable[[], RouteResult]) -> RouteResult:
+    try:
+        return result()
+    except InputError as error:
+        raise InputError(error.code, f"query {position}: {error}") from error
+
+
+@contextmanager
+def _shown(progress: Progress, total: int) -> Iterator[Callable[[int], None]]:
+    if callable(progress):
+        yield lambda done: progress(done, total)
+        return
+    if not progress or sys.stderr is None or not sys.stderr.isatty():
+        yield lambda done: None
+        return
+    from tqdm import tqdm
+
+    with tqdm(total=total, desc="deciding", unit="", leave=False) as bar:
+
+        def report(done: int) -> None:
+            bar.update(done - bar.n)
+
+        yield report

@@ -56,7 +56,8 @@ class Explanation:
     Attributes:
         id: The document's id.
         step: Stable code of the step that lost it: `denied`, `not_allowed`, `no_candidates`,
-            `not_a_candidate`, `other_version`, `counterexample` or a code of `Hit.dropped`; `selected` if none did. See docs/reasons.md.
+            `not_a_candidate`, `other_version`, `counterexample` or a code of `Hit.dropped`;
+            `selected` if none did. See docs/reasons.md.
         text: One line with what happened, and the numbers that were compared.
         remedy: One line with the change that would select it; empty if nothing had to change.
         figures: The known numbers of the document by name: `cosine`, `bm25`, `blend`,

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import crossgate._core as _core
 from crossgate._core import Combine, Policy, Profile
-from crossgate._decision.batch import Progress, decide_many
-from crossgate._decision.cascade import Request, arun, run
+from crossgate._decision.cascade import Progress, Request, arun, decide_many, run
 from crossgate._decision.context import Context, check_context, traced
 from crossgate._decision.stage1 import (
     Searched,
@@ -28,8 +27,8 @@ from crossgate._decision.stage1 import (
 from crossgate._reranking.chain import Chain, load, unloaded
 from crossgate._reranking.contract import Deadline
 from crossgate._retrieval.document_index import Index, bundled_embedder, check_documents, is_blank
+from crossgate._retrieval.passages import Window, windows
 from crossgate._retrieval.spelling import corrected_to
-from crossgate._retrieval.windows import Window, windows
 from crossgate._runtime.model_files import PASSAGE_RERANKER
 from crossgate._support.checks import (
     check_confidence,
@@ -40,10 +39,9 @@ from crossgate._support.checks import (
 )
 from crossgate._support.errors import InputError, ModelError
 from crossgate._support.wording import counted, share_of, type_of
-from crossgate._values.candidates import candidate, check_kept_scores
+from crossgate._values.inputs import candidate, check_kept_scores, read_prompt, unsplit
 from crossgate._values.options import DecisionKeywords, DecisionOptions
 from crossgate._values.profile_files import as_policy, as_profile, read_profile
-from crossgate._values.prompts import read_prompt, unsplit
 from crossgate._values.results import (
     Candidate,
     Degradation,

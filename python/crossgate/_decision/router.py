@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import crossgate._core as _core
 from crossgate._core import Policy, Profile
-from crossgate._decision.batch import Progress, decide_many
-from crossgate._decision.cascade import Request, arun, run
+from crossgate._decision.cascade import Progress, Request, arun, decide_many, run
 from crossgate._decision.context import check_context
 from crossgate._decision.stage1 import Stage1, search_index
 from crossgate._reranking.chain import Chain
@@ -30,9 +29,9 @@ from crossgate._support.checks import (
 )
 from crossgate._support.errors import InputError, RerankerError
 from crossgate._support.wording import type_of
+from crossgate._values.inputs import Prompt, read_prompt
 from crossgate._values.options import DecisionOptions
 from crossgate._values.profile_files import as_policy, as_profile, read_profile
-from crossgate._values.prompts import Prompt, read_prompt
 from crossgate._values.results import (
     Degradation,
     ResultWarning,

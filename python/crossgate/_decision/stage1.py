@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import crossgate._core as _core
 from crossgate._decision.context import Context, Conversation, mixed, traced
+from crossgate._retrieval.passages import Window, windows, with_window_cosines
 from crossgate._retrieval.spelling import corrected_to
-from crossgate._retrieval.windows import Window, windows, with_window_cosines
 from crossgate._support.errors import CrossgateError, IndexFileError
 from crossgate._support.wording import counted
 from crossgate._values.results import Degradation, Document, ResultWarning, Vector, degradation
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from crossgate._reranking.contract import Deadline
     from crossgate._retrieval.document_index import Index, SearchResult
     from crossgate._retrieval.embedding import Embedder
+    from crossgate._values.inputs import Prompt
     from crossgate._values.options import DecisionOptions
-    from crossgate._values.prompts import Prompt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,12 +1,12 @@
-"""`ToolRouter` returns the tools of an agent that come closest to a prompt."""
+"""`ToolRouter` returns the tools of an agent that come closest to a prompt, or to its clauses."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from crossgate._decision.clauses import clauses
 from crossgate._decision.context import Context
 from crossgate._decision.orderings import nearest
 from crossgate._decision.router import Router
@@ -14,17 +14,36 @@ from crossgate._retrieval.document_index import Index
 from crossgate._sources.tools import own_tools
 from crossgate._support.checks import MAX_QUERY_CHARACTERS, check_confidence
 from crossgate._support.errors import InputError
-from crossgate._values.prompts import read_prompt
+from crossgate._values.inputs import read_prompt
 from crossgate._values.results import Hit
 
 if TYPE_CHECKING:
     from crossgate._retrieval.embedding import Embedder
-    from crossgate._values.prompts import Material
+    from crossgate._values.inputs import Material
+
+
+_BREAK = re.compile(
+    r"[.;!?\n。；！？]+|\b(?:and then|and also|and|then|also|plus)\b",
+    re.IGNORECASE,
+)
+_LEAST_WORDS = 3
+_MOST_CLAUSES = 8
+
+
+def clauses(request: str) -> list[str]:
+    """Return the clauses of a request, at most eight; empty if it has only one.
+
+    Sentences and the English words "and", "then", "also" and "plus" separate clauses. A clause of
+    fewer than three words, as in "merge and split", is left out.
+    """
+    parts = (part.strip(" ,") for part in _BREAK.split(request))
+    found = [part for part in parts if len(part.split()) >= _LEAST_WORDS]
+    return found[:_MOST_CLAUSES] if len(found) > 1 else []
 
 
 _NEAREST = 8
 """The default number of tools without a coverage."""
-_MOST = 20
+_MOST_TOOLS = 20
 """The default maximum number of tools with a coverage."""
 
 
@@ -98,7 +117,7 @@ class ToolRouter:
                 without a shortlist.
         """
         if limit is None:
-            limit = _NEAREST if coverage is None else _MOST
+            limit = _NEAREST if coverage is None else _MOST_TOOLS
         if isinstance(prompt, str):  # route refuses any other type
             prompt = prompt[:MAX_QUERY_CHARACTERS]
         profile = self.router.profile

@@ -46,9 +46,8 @@ from crossgate._sources.rows import parse_json
 from crossgate._support.checks import check_path, check_query
 from crossgate._support.errors import CrossgateError, InputError, ModelError, SourceError
 from crossgate._support.files import open_source
-from crossgate._values.candidates import candidate
+from crossgate._values.inputs import candidate, read_prompt
 from crossgate._values.profile_files import as_profile
-from crossgate._values.prompts import read_prompt
 from crossgate._values.results import Candidate, Passage, RouteResult
 
 _PACKAGES = ("crossgate", "onnxruntime", "tokenizers", "numpy")

@@ -24,7 +24,7 @@ from crossgate._evaluation.sections import (
     subject,
 )
 from crossgate._evaluation.summary import Report, Shown, WorstAnswer
-from crossgate._values.messages import REASONS, why
+from crossgate._values.results import REASONS, why
 
 _BASE_STYLE = """
 :root { color-scheme: light dark; --ground: #fff; --text: #1d2530; --soft: #5c6875;

@@ -15,7 +15,7 @@ from crossgate._evaluation.metrics import DEPTH, METRICS, PLACES, Answered
 from crossgate._evaluation.statistics import Interval
 from crossgate._evaluation.summary import Report
 from crossgate._support.wording import counted, share_of
-from crossgate._values.messages import REASONS
+from crossgate._values.results import REASONS
 
 LABELS = {
     "wrong": "wrong pick",

@@ -38,9 +38,9 @@ from crossgate._sources.rows import parse_json
 from crossgate._support.checks import check_path
 from crossgate._support.errors import ProfileError, SourceError
 from crossgate._support.files import atomic_write, cannot_write, open_source
+from crossgate._values.inputs import read_prompt
 from crossgate._values.options import DecisionOptions
 from crossgate._values.profile_files import check_models, profile_from, profile_values
-from crossgate._values.prompts import read_prompt
 from crossgate._values.results import Document, Passage, RouteResult
 
 SCHEMA = "crossgate-run/3"

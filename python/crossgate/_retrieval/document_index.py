@@ -44,7 +44,7 @@ from crossgate._support.checks import (
 from crossgate._support.errors import IndexFileError, InputError, ModelError
 from crossgate._support.files import check_source, check_target, remove_leftovers
 from crossgate._support.wording import counted, type_of
-from crossgate._values.candidates import ID_FIELDS, candidate
+from crossgate._values.inputs import ID_FIELDS, candidate
 from crossgate._values.results import Candidate, Document, Vector, content
 
 if TYPE_CHECKING:

@@ -55,7 +55,7 @@ from crossgate._serving.wire_formats import (
 from crossgate._support.errors import CrossgateError, InputError
 from crossgate._support.wording import counted
 from crossgate._telemetry.log import JsonLinesLog
-from crossgate._values.candidates import candidate
+from crossgate._values.inputs import candidate
 from crossgate._values.results import Candidate, RouteResult
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])

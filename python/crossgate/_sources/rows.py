@@ -10,7 +10,7 @@ from typing import Any, NoReturn, cast
 from crossgate._sources.common import Unusable, is_unicode, place_of
 from crossgate._support.checks import safe_repr
 from crossgate._support.errors import InputError
-from crossgate._values.candidates import (
+from crossgate._values.inputs import (
     HINT_FIELDS,
     ID_FIELDS,
     TEXT_FIELDS,

@@ -25,7 +25,7 @@ from crossgate._support.checks import (
 if TYPE_CHECKING:
     from crossgate._core import Policy
     from crossgate._decision.context import Context
-    from crossgate._values.prompts import Material
+    from crossgate._values.inputs import Material
     from crossgate._values.results import Vector
 
 _LARGEST_SCORE = 1e100  # the core refuses larger ones

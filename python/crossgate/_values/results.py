@@ -1,4 +1,4 @@
-"""Frozen values: documents, candidates, passages, hits and results."""
+"""Frozen values: documents, candidates, passages, hits and results, and how they are shown."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Literal, NamedTuple, Protocol, overload
+from typing import Any, Literal, Protocol, overload
 
 import crossgate._core as _core
 from crossgate._core import Span
 from crossgate._support.errors import ModelError, first_line
+from crossgate._support.wording import counted
 
 
 def content(title: str, text: str) -> str:
@@ -256,9 +257,7 @@ class Hit:
         }
 
     def __repr__(self) -> str:
-        from crossgate._values.rendering import hit_line
-
-        return hit_line(self)
+        return _hit_line(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -361,9 +360,7 @@ class RouteResult:
         Raises:
             ModelError: `dependency_missing` without pandas.
         """
-        from crossgate._values.rendering import result_frame
-
-        return result_frame(self)
+        return _result_frame(self)
 
     def __len__(self) -> int:
         return len(self.selected)
@@ -379,14 +376,10 @@ class RouteResult:
         return self.selected[position]
 
     def __repr__(self) -> str:
-        from crossgate._values.rendering import result_line
-
-        return result_line(self)
+        return _result_line(self)
 
     def _repr_html_(self) -> str:
-        from crossgate._values.rendering import result_html
-
-        return result_html(self)
+        return _result_html(self)
 
 
 def span(start: int, end: int) -> Span:
@@ -399,3 +392,154 @@ def span(start: int, end: int) -> Span:
 
 # Lets results pass through a process pool.
 copyreg.pickle(Span, lambda value: (span, (value.start, value.end)))
+
+
+REASONS = {
+    "no_candidates": "there was nothing to choose from",
+    "improbable": "no candidate is likely enough",
+    "below_floor": "no candidate reaches the floor of this section",
+    "no_overlap": "no document shares a word with the query",
+    "confident_winner": "one document is far enough ahead",
+    "lexical_winner": "the words match one document, and no other comes close",
+    "undecided": "no clear winner, and no cross-encoder available",
+    "reranked": "no clear winner, so the cross-encoder decided",
+    "rejected": "no clear winner, and no candidate is likely enough",
+}
+"""Explanation of a decision, by `RouteResult.reason`."""
+
+_SEVERAL = "stage 1 is confident of the first, and the others have similar scores"
+
+
+def why(reason: str, picks: int) -> str:
+    """Return the explanation of a decision that selected `picks` documents."""
+    if picks > 1 and reason in ("confident_winner", "lexical_winner"):
+        return _SEVERAL
+    return REASONS.get(reason, reason)
+
+
+DROPPED = {
+    "nothing_relevant": "nothing is relevant",
+    "below_floor": "below the floor",
+    "below_cliff": "below the cliff",
+    "not_reranked": "not in the pool",
+    "disagreement": "stage 1 disagrees",
+    "rerank_min": "score too low",
+    "rerank_margin": "too far behind",
+    "irrelevant": "not relevant enough",
+    "improbable": "unlikely to fit",
+    "runner_up": "too far behind",
+    "over_limit": "over the limit",
+    "empty": "empty",
+}
+"""Why a hit was not selected, by `Hit.dropped`."""
+
+
+_IDS = 3
+_ID_CHARACTERS = 40
+_TEXT_CHARACTERS = 160
+_ROWS = 20
+
+
+def _hit_line(hit: Hit) -> str:
+    """Return a hit on one short line."""
+    position = "" if hit.index is None else f" at {hit.index}"
+    score = "" if hit.score is None else f", score {hit.score:.4g}"
+    return f"<Hit {_cut(hit.id, _ID_CHARACTERS)!r}{position}: {hit.dropped or 'selected'}{score}>"
+
+
+def _result_line(result: RouteResult) -> str:
+    """Return a decision on one short line."""
+    ids = [repr(_cut(id, _ID_CHARACTERS)) for id in result.ids[:_IDS]]
+    if len(result.ids) > _IDS:
+        ids.append("...")
+    parts = [
+        f"{len(result.ids)} of {len(result.hits)} selected"
+        + (": " if ids else "")
+        + ", ".join(ids),
+        f"{result.verdict.value} ({result.reason})",
+        f"stage {result.stage}",
+    ]
+    if result.confidence is not None:
+        parts.append(f"confidence {result.confidence:.2f}")
+    if result.shortlist:
+        parts.append(f"shortlist of {len(result.shortlist)}")
+    if result.degraded:
+        parts.append("degraded: " + ", ".join(note.code for note in result.degraded))
+    return f"<RouteResult {'; '.join(parts)}>"
+
+
+def _result_html(result: RouteResult) -> str:
+    """Return a decision as an HTML table, with all texts escaped."""
+    from html import escape  # only for notebooks, and its table of entities takes a millisecond
+
+    verdict = result.verdict.value.replace("_", " ")
+    sure = "" if result.confidence is None else f", confidence {result.confidence:.2f}"
+    if result.any_fits is not None:
+        sure += f", {result.any_fits:.0%} that any fits"
+    head = (
+        f"<b>{escape(verdict)}</b>: {escape(why(result.reason, len(result.ids)))} "
+        f"({len(result.ids)} of {len(result.hits)} selected{sure})"
+    )
+    columns = "".join(
+        f"<th style='text-align:left'>{heading}</th>"
+        for heading in ("", "id", "text", "fits", "score", "outcome")
+    )
+    listed = {hit.id for hit in result.shortlist}
+    rows = "".join(
+        _row(position, hit, listed=hit.id in listed)
+        for position, hit in enumerate(result.hits[:_ROWS], start=1)
+    )
+    more = len(result.hits) - _ROWS
+    notes = [f"{counted(more, 'more candidate')} in <code>hits</code>"] if more > 0 else []
+    notes += [f"<code>{note.code}</code>: {escape(note.detail)}" for note in result.degraded]
+    notes += [
+        f"<code>{warning.code}</code>: {escape(warning.detail)}" for warning in result.warnings
+    ]
+    return (
+        f"<div><p>{head}</p><table><thead><tr>{columns}</tr></thead><tbody>{rows}</tbody></table>"
+        + "".join(f"<p>{note}</p>" for note in notes)
+        + "</div>"
+    )
+
+
+def _row(position: int, hit: Hit, *, listed: bool) -> str:
+    from html import escape
+
+    outcome = "selected" if hit.dropped is None else DROPPED.get(hit.dropped, hit.dropped)
+    if listed and hit.dropped is not None:
+        outcome += ", on the shortlist"
+    text = f"{hit.title}: {hit.excerpt}" if hit.title not in ("", hit.id) else hit.excerpt
+    cells = (
+        str(position),
+        escape(_cut(hit.id, _ID_CHARACTERS)),
+        escape(_cut(text, _TEXT_CHARACTERS)),
+        "" if hit.relevance is None else f"{hit.relevance:.0%}",
+        "" if hit.score is None else f"{hit.score:.4g}",
+        escape(outcome),
+    )
+    weight = "bold" if hit.dropped is None else "normal"
+    row = "".join(f"<td style='text-align:left'>{cell}</td>" for cell in cells)
+    return f"<tr style='font-weight:{weight}'>{row}</tr>"
+
+
+def _result_frame(result: RouteResult) -> Any:
+    """Return a row per hit as a `pandas.DataFrame`.
+
+    Raises:
+        ModelError: `dependency_missing` without pandas.
+    """
+    from crossgate._support.extras import package
+
+    pandas = package("pandas", "to_pandas")
+    rows: list[dict[str, Any]] = [
+        {**hit.to_dict(text=True), "selected": hit.dropped is None} for hit in result.hits
+    ]
+    columns = ["index", "id", "title", "text", "selected", "dropped", "relevance", "score"]
+    columns += ["rerank_score"]
+    columns += ["cosine", "bm25", "blend", "stage1_rank", "stage2_rank", "provider", "metadata"]
+    return pandas.DataFrame(rows, columns=columns)
+
+
+def _cut(text: str, most: int) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
