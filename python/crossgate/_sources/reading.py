@@ -30,7 +30,7 @@ from crossgate._sources.skill_files import (
 from crossgate._sources.tools import tool_from, tools_of
 from crossgate._sources.yaml_documents import parse_yaml
 from crossgate._support.errors import SourceError
-from crossgate._support.files import EXAMPLES, POLICY, open_source, read_source
+from crossgate._support.files import EXAMPLES, POLICY, lines_of, open_source, read_source
 from crossgate._support.limits import ROW_BYTES, ROWS, ROWS_BYTES, SKILL_BYTES, TEXT_BYTES
 from crossgate._values.results import Document
 
@@ -447,14 +447,12 @@ class _Reader:
         """Add the documents of one file of JSON lines."""
         stem = printable(os.path.splitext(os.path.basename(path))[0])
         with open_source(path, ROWS_BYTES) as file:
-            for number, raw in enumerate(iter(lambda: file.readline(ROW_BYTES + 1), b""), 1):
+            for number, raw in lines_of(file, ROW_BYTES):
                 if number > ROWS:
                     self._report(path, number, f"more than {ROWS:,} rows, the rest is not read")
                     break
                 try:
-                    if len(raw) > ROW_BYTES:
-                        while raw and not raw.endswith(b"\n"):
-                            raw = file.readline(ROW_BYTES)
+                    if raw is None:
                         raise Unusable(f"a row longer than {ROW_BYTES:,} bytes")
                     line = decoded(raw)
                     if line.strip():

@@ -243,6 +243,17 @@ def open_source(path: str | os.PathLike[str], limit: int | None = None) -> Buffe
         raise
 
 
+def lines_of(stream: BufferedReader, most: int) -> Iterator[tuple[int, bytes | None]]:
+    """Yield number and bytes of each line; None for a line that is longer than `most` bytes."""
+    number = 0
+    while raw := stream.readline(most + 1):
+        number += 1
+        is_short = len(raw) <= most
+        yield number, raw if is_short else None
+        while not is_short and raw and not raw.endswith(b"\n"):
+            raw = stream.readline(most)
+
+
 def read_source(path: str | os.PathLike[str], limit: int) -> bytes:
     """Return the content of a regular file of at most `limit` bytes.
 

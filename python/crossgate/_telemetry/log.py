@@ -21,7 +21,7 @@ from crossgate._sources.common import Unusable
 from crossgate._sources.rows import parse_json
 from crossgate._support.checks import check_ids, check_path, is_text
 from crossgate._support.errors import InputError, SourceError
-from crossgate._support.files import cannot_write, open_source
+from crossgate._support.files import cannot_write, lines_of, open_source
 
 if TYPE_CHECKING:
     from crossgate._telemetry.events import Event
@@ -247,15 +247,10 @@ def read_log(
     try:
         with open_source(path) as stream:
             size = os.fstat(stream.fileno()).st_size
-            line = done = 0
-            while raw := stream.readline(MAX_LINE_BYTES + 1):
-                line += 1
-                done += len(raw)
+            for line, raw in lines_of(stream, MAX_LINE_BYTES):
                 if progress is not None and line % _LINES_PER_REPORT == 0:
-                    progress(done, max(done, size))
-                if len(raw) > MAX_LINE_BYTES:
-                    while raw and not raw.endswith(b"\n"):
-                        raw = stream.readline(MAX_LINE_BYTES)
+                    progress(stream.tell(), max(stream.tell(), size))
+                if raw is None:
                     reason = f"longer than {MAX_LINE_BYTES:,} bytes"
                     yield MalformedLine(line=line, reason=reason)
                 elif raw.strip(b" \t\r\n"):
