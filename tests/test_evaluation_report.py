@@ -904,31 +904,9 @@ def test_file_that_is_not_a_report_is_refused(tmp_path: Path) -> None:
 
 def options(*dataset: object, **given: Any) -> argparse.Namespace:
     """Return the options of the command with their defaults."""
-    defaults: dict[str, Any] = {
-        "dataset": [str(query) for query in dataset],
-        "json": False,
-        "modes": "never,gated,always",
-        "remote": None,
-        "split": None,
-        "limit": None,
-        "seed": 0,
-        "strict": False,
-        "signals": False,
-        "unnamed": False,
-        "background": False,
-        "no_context": False,
-        "from_transcripts": None,
-        "html": None,
-        "min_recall": None,
-        "max_false_positives": None,
-        "curve": None,
-        "runs": None,
-        "profile": None,
-        "policy": None,
-        "embedder": "default",
-        "reranker": "default",
-    }
-    return argparse.Namespace(**{**defaults, **given})
+    parser = argparse.ArgumentParser()
+    evaluate.arguments(parser)
+    return argparse.Namespace(**(vars(parser.parse_args(list(map(str, dataset)))) | given))
 
 
 def test_command_measures_stores_and_reports_with_the_bundled_models(

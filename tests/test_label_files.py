@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from conftest import LIBRARY
 from crossgate import CrossgateError
-from crossgate._cli.labelled import LabelledOptions, Subject, dataset_of, subjects_of
+from crossgate._cli.labelled import Subject, dataset_of, labelled_options, subjects_of
 from crossgate._evaluation.label_files import (
     BACKGROUND,
     background_queries,
@@ -263,12 +264,11 @@ def test_label_files_belong_to_the_path_before_them(skills: Path, tmp_path: Path
     assert f"skills/ {labels}" in str(raised.value)
 
 
-def options(**given: Any) -> LabelledOptions:
+def options(*given: str) -> argparse.Namespace:
     """Return the options that reading needs."""
-    defaults: dict[str, Any] = {"split": None, "limit": None, "seed": 0, "strict": False}
-    defaults |= {"background": False, "from_transcripts": None, "unnamed": False, "runs": None}
-    defaults |= {"embedder": None, "reranker": "default", "profile": None}
-    return LabelledOptions(**{**defaults, **given})
+    parser = argparse.ArgumentParser()
+    labelled_options(parser)
+    return parser.parse_args(given)
 
 
 def test_folder_without_labels_is_refused(skills: Path, tmp_path: Path) -> None:
@@ -276,12 +276,12 @@ def test_folder_without_labels_is_refused(skills: Path, tmp_path: Path) -> None:
         dataset_of(Subject(skills), options())
     assert raised.value.code == "empty_split"
     assert "--background" in str(raised.value)
-    alone = dataset_of(Subject(skills), options(background=True))
+    alone = dataset_of(Subject(skills), options("--background"))
     assert {query.kind for query in alone.queries} == {BACKGROUND}
     labels = written(tmp_path / "labels.jsonl", *ROWS)
-    joined = dataset_of(Subject(skills, (labels,)), options(background=True))
+    joined = dataset_of(Subject(skills, (labels,)), options("--background"))
     assert len(joined.queries) == len(alone.queries) + len(ROWS)
-    assert len(dataset_of(Subject(skills, (labels,)), options(limit=2)).queries) == 2
+    assert len(dataset_of(Subject(skills, (labels,)), options("--limit", "2")).queries) == 2
 
 
 WORDS = ("", "pdf", "none", "true", "\0", "\ud800", " ")

@@ -1,12 +1,10 @@
-"""The data that models/ trains on: no row of a hold-out, and the candidates of stage 1."""
+"""The data that models/ trains on: no row of a hold-out, and no repository in both halves."""
 
 from __future__ import annotations
 
 import hashlib
 import importlib
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -60,15 +58,13 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
             text = "\n".join(["query-id\tcorpus-id\tscore", *chosen]) + "\n"
             (folder / f"qrels/{split}.tsv").write_text(text)
             (folder / f"negatives/{split}.tsv").write_text("query-id\tcorpus-id\n")
-    bodies = [
-        {"_id": f"skill-triggers {subject}", "body": f"the {subject} " * 20} for subject in SUBJECTS
-    ]
-    _write(root / "data/skill-bodies/bodies.jsonl", bodies)
+    _write(root / "data/skill-bodies/bodies.jsonl", [])
     for name in ("skills", "chunks", "memory"):
         _write(root / "eval" / name / "corpus.jsonl", [])
         _write(root / "eval" / name / "queries.jsonl", [])
     _hold_out(root / "data/skill-triggers", root / "data/skills")
-    _describe_packages(root / "data/debian/Translation-en")
+    (root / "data/debian").mkdir()
+    (root / "data/debian/Translation-en").write_text("")
     prompts = root / "models/prompts"
     for name in ("skills", "tasks", "topic_swap", "jargon", "more", "requests"):
         written = [
@@ -95,38 +91,6 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     files = sorted(path for path in (root / "data").rglob("*") if path.is_file())
     _list_hashes(root, {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in files})
     return root
-
-
-@pytest.fixture(scope="module")
-def groups(project: Path) -> Path:
-    """Groups that crossgate's stage 1 found for the prompts of the project."""
-    path, embedder = project / "groups.jsonl", str(MODELS / "bundled/crossgate-embedder-minilm-l6")
-    arguments = ["../data", embedder, embedder, str(path), "--groups", "400"]
-    done = subprocess.run(
-        [sys.executable, "mine_groups.py", *arguments],
-        cwd=project / "models",
-        env=os.environ | {"PYTHONPATH": str(project / "models")},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    return path
-
-
-def test_groups_are_the_candidates_of_stage_1(groups: Path) -> None:
-    rows = [json.loads(line) for line in groups.read_text().splitlines()]
-    assert len(rows) > 50
-    for row in rows:
-        assert len(row["documents"]) == len(row["stage1"]) <= 8
-        subjects = set(SUBJECTS) & set(row["query"].split())
-        if row["matched"] and subjects:
-            (subject,) = subjects
-            assert subject in row["documents"][0]
-            assert all(subject not in text for text in row["documents"][1:])
-    assert {row["matched"] for row in rows} == {True, False}
-    # Stage 2 reads the head of a skill and a passage of its body, as in the cascade.
-    assert any("the boat the boat" in text for row in rows for text in row["documents"])
 
 
 def test_held_out_data_is_not_trained_on(project: Path) -> None:
@@ -159,20 +123,6 @@ def test_halves_share_no_repository(project: Path) -> None:
     assert {half(query, "clinc150 boat", pool="clinc150") for query in queries} == {0, 1}
 
 
-def test_summary_line_is_the_query_for_a_package(project: Path) -> None:
-    data = _read(project)
-    assert set(data.pools["debian"]) == {*SUBJECTS, "twin", "other-twin"}
-    assert "\n" not in data.pools["debian"]["soup"]
-    assert " . " not in data.pools["debian"]["soup"]
-    assert "soup: this is about the soup" in data.pools["debian"]["soup"]
-    asked = {
-        example.query: example.positives for example in data.examples if example.source == "debian"
-    }
-    assert asked["how do i use the soup"] == ("soup",)
-    # Two packages with the same summary are both right answers.
-    assert set(asked["this is a twin"]) == {"twin", "other-twin"}
-
-
 def _read(project: Path) -> Any:
     sys.path.insert(0, str(MODELS))
     try:
@@ -180,33 +130,6 @@ def _read(project: Path) -> Any:
     finally:
         sys.path.remove(str(MODELS))
     return corpora.read_training_data(project / "data", project / "models/prompts")
-
-
-def _describe_packages(path: Path) -> None:
-    """Write Debian's descriptions of a program per subject, and of packages to be left out."""
-
-    def block(name: str, short: str, long: str) -> str:
-        return f"Package: {name}\nDescription-md5: 0\nDescription-en: {short}\n{long}\n"
-
-    blocks = []
-    for subject in SUBJECTS:
-        long = f" this is about the {subject}\n .\n for a {subject}" + f" for the {subject}" * 20
-        blocks += [
-            block(subject, f"how do i use the {subject}", long),
-            block(f"lib{subject}", f"how do i use the {subject}", f" lib{subject}" + long),
-            block(f"{subject}-data", f"how do i use the {subject}", f" {subject}-data" + long),
-            block(f"{subject}2", f"how do i use the other {subject}", long),
-            block(f"small-{subject}", f"how do i use the small {subject}", " it is small"),
-            block(f"brief-{subject}", f"brief {subject}", " brief" + long),
-        ]
-    long = " it does what its twin does" * 20
-    blocks += [
-        block("twin", "This is a twin", long),
-        block("other-twin", "this is a twin", " another:" + long),
-        block("moved", "this is a transitional package", " moved:" + long),
-    ]
-    path.parent.mkdir(parents=True)
-    path.write_text("\n".join(blocks))
 
 
 def _hold_out(triggers: Path, skills: Path) -> None:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from crossgate._cli import DONE
 from crossgate._cli.labelled import (
     DATASETS,
-    LabelledOptions,
     Subject,
     dump,
     labelled_options,
@@ -155,9 +154,8 @@ def run(options: argparse.Namespace) -> int:
     else:
         subjects = subjects_of(options.dataset)
         written: set[Path] = set()
-        labelled = LabelledOptions.of(options)
         runs = [
-            run_of(subject, labelled, ("always",), written=written, to_fit=True, repeated=0)
+            run_of(subject, options, ("always",), written=written, to_fit=True, repeated=0)
             for subject in subjects
         ]
     fitted = _fitted(runs, objective, before, options, subjects)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from crossgate._cli import DONE
 from crossgate._cli.labelled import (
     DATASETS,
-    LabelledOptions,
     Subject,
     dump,
     labelled_options,
@@ -178,8 +177,7 @@ def _report(
     stored = is_run(subject.path)
     profile = read_profile(options.profile) if options.profile and stored else None
     policy = read_policy(options.policy) if options.policy and stored else None
-    labelled = LabelledOptions.of(options)
-    run = run_of(subject, labelled, modes, written=written, remote=remote, policy=options.policy)
+    run = run_of(subject, options, modes, written=written, remote=remote, policy=options.policy)
     return summarize(run, profile=profile, policy=policy, modes=modes)
 
 

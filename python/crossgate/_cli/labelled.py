@@ -9,7 +9,7 @@ import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,44 +27,6 @@ DATASETS = (
     "stored, which needs no model"
 )
 """Help text of the arguments of both commands."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LabelledOptions:
-    """The options of `labelled_options`, for those who read and measure the data.
-
-    Attributes:
-        split: Name of the split; None for the default.
-        limit: Size of a sample; None for all queries.
-        seed: Seed of samples, halves and intervals.
-        strict: Whether a malformed row is fatal.
-        unnamed: Whether queries that name their document are left out.
-        background: Whether the shipped everyday prompts are added.
-        from_transcripts: Folder of transcripts that serve as labels; None for none.
-        runs: Folder for the stored runs; None for a temporary one.
-        embedder: Name or folder of the embedder; None for words alone.
-        reranker: Name or folder of the reranker.
-        profile: File of the profile; None for the bundled one.
-        no_context: Whether the context of queries is ignored.
-    """
-
-    split: str | None
-    limit: int | None
-    seed: int
-    strict: bool
-    unnamed: bool
-    background: bool
-    from_transcripts: str | None
-    runs: str | None
-    embedder: str | None
-    reranker: str
-    profile: str | None
-    no_context: bool = False
-
-    @classmethod
-    def of(cls, options: argparse.Namespace) -> LabelledOptions:
-        """Return these options from those that a command parsed."""
-        return cls(**{field.name: getattr(options, field.name) for field in fields(cls)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +129,7 @@ def dump(values: dict[str, Any]) -> str:
     )
 
 
-def dataset_of(subject: Subject, options: LabelledOptions) -> Dataset:
+def dataset_of(subject: Subject, options: argparse.Namespace) -> Dataset:
     """Read labelled queries with their documents, and name the rows that cannot be used."""
     from crossgate._evaluation.labels import sample
     from crossgate.evaluation import read_dataset, read_labels, with_background
@@ -207,7 +169,7 @@ def dataset_of(subject: Subject, options: LabelledOptions) -> Dataset:
 
 def run_of(
     subject: Subject,
-    options: LabelledOptions,
+    options: argparse.Namespace,
     modes: Sequence[Mode],
     *,
     written: set[Path],
@@ -265,7 +227,7 @@ def run_of(
     return replace(run, queries=queries)
 
 
-def _refuse(options: LabelledOptions, reason: str, *names: str) -> None:
+def _refuse(options: argparse.Namespace, reason: str, *names: str) -> None:
     """Refuse options that would have no effect."""
     for name in names:
         if getattr(options, name) not in (None, False):
@@ -280,7 +242,7 @@ def takes_background(subject: Subject) -> bool:
     return not is_run(subject.path) and not is_candidates(subject.path)
 
 
-def _run_of_candidates(path: Path, options: LabelledOptions, written: set[Path]) -> Run:
+def _run_of_candidates(path: Path, options: argparse.Namespace, written: set[Path]) -> Run:
     from crossgate._evaluation.collecting import RETRIEVER, measure_candidates
     from crossgate.evaluation import read_run
 
