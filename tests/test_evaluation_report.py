@@ -86,7 +86,6 @@ from outcome_queries import (
     run_of,
     stored,
 )
-from small_runs import measured
 
 
 def decided(
@@ -1028,13 +1027,3 @@ def test_remote_option_is_refused_for_a_stored_run(tmp_path: Path) -> None:
     )
     assert "leave out --remote" in message
     assert "--modes" in refused("out_of_range", evaluate.run, options(path, remote="cohere"))
-
-
-def test_unknown_mode_and_unwritable_page_are_refused(tmp_path: Path) -> None:
-    measured(tmp_path)
-    with pytest.raises(CrossgateError) as raised:
-        evaluate.run(options(tmp_path / "set", modes="never,sometimes"))
-    assert raised.value.code == "out_of_range"
-    with pytest.raises(CrossgateError) as raised:
-        evaluate.run(options(tmp_path / "set.run.jsonl", html=str(tmp_path / "no" / "page.html")))
-    assert raised.value.code == "unwritable"

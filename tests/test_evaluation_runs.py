@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from beir_folder import QUERIES, write_beir
-from conftest import LIBRARY, FunctionReranker, WordEmbedder, refused
+from conftest import FunctionReranker, WordEmbedder, refused
 from crossgate import CrossgateError, Index, PairScore, Passage, Policy, Profile, Router
-from crossgate._core import Anytime, Blend, Combine, Floors, RunnerUpRule, Winner
+from crossgate._core import Anytime, Blend, Combine, RunnerUpRule, Winner
 from crossgate._evaluation.collecting import measure_for_fit, read_ahead
 from crossgate._evaluation.label_files import read_dataset
 from crossgate._evaluation.stored_runs import (
@@ -28,7 +28,6 @@ from crossgate._evaluation.stored_runs import (
     reblended,
     write_run,
 )
-from crossgate._evaluation.summary import summarize
 from crossgate._reranking.contract import Deadline, Enough, Scores
 from small_runs import POLICY, PROFILE, SharedWords, measured
 
@@ -269,24 +268,6 @@ def test_two_datasets_of_one_name_get_two_files(tmp_path: Path) -> None:
         assert len(written["set-test-2.run.jsonl"].queries) == 3
 
 
-def test_two_candidate_files_of_one_name_get_two_files(tmp_path: Path) -> None:
-    from crossgate import _cli as cli
-
-    files = [tmp_path / name / "found.jsonl" for name in "ab"]
-    for path in files:
-        path.parent.mkdir()
-        candidates = [{"id": "a", "text": LIBRARY["pdf-toolkit"], "cosine": 0.5}]
-        row = {"query": f"{path.parent.name} pdf", "relevant": ["a"], "candidates": candidates}
-        path.write_text(json.dumps(row) + "\n")
-    runs = tmp_path / "runs"
-    assert cli.run(["eval", *map(str, files), "--runs", str(runs)]) == 0
-    texts = {path.name: read_run(path).queries[0].text for path in runs.iterdir()}
-    assert texts == {
-        "found-candidates.run.jsonl": "a pdf",
-        "found-candidates-2.run.jsonl": "b pdf",
-    }
-
-
 def test_unwritable_folder_is_refused(tmp_path: Path) -> None:
     run = measured(tmp_path)
     with pytest.raises(CrossgateError) as raised:
@@ -355,12 +336,3 @@ def test_run_of_another_version_is_refused_with_its_version(tmp_path: Path) -> N
     assert is_run(path)
     said = refused("malformed_run", read_run, path)
     assert "'crossgate-run/1', not 'crossgate-run/3': measure again" in said
-
-
-def test_stored_run_is_decided_by_another_policy(tmp_path: Path) -> None:
-    run = measured(tmp_path)
-    high = Policy(floors=Floors(default=1.0))
-    account = summarize(run, policy=high).economics
-    assert account is not None
-    assert set(account.reasons) <= {"below_floor", "no_candidates", "no_overlap"}
-    assert summarize(run).economics != account
