@@ -16,6 +16,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import crossgate._sources.reading as reading
+from crossgate._cli import run
 from crossgate._retrieval.passages import pieces
 from crossgate._sources import openapi
 from crossgate._sources.common import Unusable
@@ -1741,6 +1742,23 @@ def test_tools_of_the_same_name_in_several_files_are_kept(tmp_path: Path) -> Non
         "mail.json: tool 2: the name 'search' is already in mail.json",
         f"{os.path.join('x', 'mail.json')}: tool 1: {taken} 'search (mail)-2'",
     ]
+
+
+def test_index_does_not_call_renamed_tools_skipped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = [
+        write(tmp_path / name, json.dumps([{"name": "search"}, {"name": " "}]))
+        for name in ("issues.json", "mail.json")
+    ]
+    options = ["--embedder", "none", "-o", str(tmp_path / "tools.cgx")]
+    assert run(["index", *map(str, paths), *options]) == 0
+    shown = capsys.readouterr()
+    assert "2 documents, 2 skipped, " in shown.out
+    assert [line.split()[1] for line in shown.err.splitlines()] == ["skipped", "renamed", "skipped"]
+    assert run(["index", *map(str, paths), *options, "--json"]) == 0
+    values = json.loads(capsys.readouterr().out)
+    assert (values["skipped"], values["renamed"]) == (2, 1)
 
 
 def test_file_without_tools_is_refused(tmp_path: Path) -> None:
