@@ -149,7 +149,9 @@ class Conversation(NamedTuple):
         return f"{self.history[-1][0]}\n{query}"
 
 
-def mixed(query: Vector, earlier: Sequence[Vector], weights: Sequence[float]) -> list[float]:
+def sum_of_directions(
+    query: Vector, earlier: Sequence[Vector], weights: Sequence[float]
+) -> list[float]:
     """Return the sum of the directions of a query and of weighted earlier requests."""
     sums = _direction(query)
     for vector, weight in zip(earlier, weights, strict=True):
@@ -162,7 +164,7 @@ def _direction(vector: Vector) -> list[float]:
     return [number / length for number in vector]
 
 
-def traced(context: Context, conversation: Conversation) -> dict[str, Any]:
+def trace_of(context: Context, conversation: Conversation) -> dict[str, Any]:
     """Return the context for the trace, which has hashes of earlier requests and no texts."""
     weights = conversation.weights or (0.0,) * len(context.history)
     return {

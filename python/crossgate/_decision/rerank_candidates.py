@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Unpack
 import crossgate._core as _core
 from crossgate._core import Combine, Policy, Profile
 from crossgate._decision.cascade import Progress, Request, arun, decide_many, run
-from crossgate._decision.context import Context, check_context, traced
+from crossgate._decision.context import Context, check_context, trace_of
 from crossgate._decision.stage1 import (
-    Searched,
+    Candidates,
     Stage1,
     in_time,
     milliseconds,
@@ -290,7 +290,7 @@ class _CandidateSearch:
             )
             late = (Degradation(code="budget", detail=detail),)
             unread = [_unread(document.id) for document in self.documents]
-            searched = Searched(unread, {}, None), {}
+            searched = Candidates(unread, {}, None), {}
         (_, _, _, conversation, failed), chosen = searched
         scored: Sequence[_core.Scored] = searched[0].scored
         if late or self.keep_scores or self._vector is None:
@@ -307,7 +307,7 @@ class _CandidateSearch:
             windows=chosen,
             empty=self._empty,
             read=conversation.read_with(self.query) if conversation.goes_on else "",
-            context={} if self._context == Context() else traced(self._context, conversation),
+            context={} if self._context == Context() else trace_of(self._context, conversation),
         )
 
     def _comparable(self, vector: Vector | None) -> Vector | None:
@@ -341,7 +341,7 @@ class _CandidateSearch:
     def _warn(self, code: str, detail: str) -> None:
         self.warnings.append(ResultWarning(code=code, detail=detail))
 
-    def _search(self, profile: Profile) -> tuple[Searched, Mapping[str, Window]]:
+    def _search(self, profile: Profile) -> tuple[Candidates, Mapping[str, Window]]:
         chosen = windows(self.query, self.documents, language=self._language)
         vector, vectors = self._vector, {d.id: d.vector for d in self.documents}
         failed: tuple[Degradation, ...] = ()
@@ -363,8 +363,8 @@ class _CandidateSearch:
             embed=False,
         )
         scored, documents = search(self.query, vector)
-        found = with_history(
-            Searched(scored, documents, vector, degraded=failed),
+        candidates = with_history(
+            Candidates(scored, documents, vector, degraded=failed),
             search,
             self.query,
             self._context,
@@ -372,7 +372,7 @@ class _CandidateSearch:
             compared=len(scored),
             embed=bundled_embedder().embed if self.embeds and vector is not None else None,
         )
-        return found, chosen
+        return candidates, chosen
 
     def _embedded(
         self, chosen: Mapping[str, Window]

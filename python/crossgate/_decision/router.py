@@ -242,13 +242,13 @@ class Router:
     def _stage1(self, prompt: Prompt, options: DecisionOptions, deadline: Deadline) -> Stage1:
         if is_empty(prompt.text):
             return Stage1(scored=[], documents={}, warnings=(_EMPTY_QUERY,))
-        found = search_index(
+        stage1 = search_index(
             self.index, self._load_embedder, prompt, options, self.profile, deadline
         )
         return replace(
-            found,
-            degraded=(*self._notes, *found.degraded),
-            warnings=(*self._warnings, *self._unreadable(prompt), *found.warnings),
+            stage1,
+            degraded=(*self._notes, *stage1.degraded),
+            warnings=(*self._warnings, *self._unreadable(prompt), *stage1.warnings),
         )
 
     def _unreadable(self, prompt: Prompt) -> tuple[ResultWarning, ...]:

@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import crossgate._core as _core
-from crossgate._decision.context import Context, Conversation, mixed, traced
+from crossgate._decision.context import Context, Conversation, sum_of_directions, trace_of
 from crossgate._retrieval.passages import Window, windows, with_window_cosines
 from crossgate._retrieval.spelling import corrected_to
 from crossgate._support.errors import CrossgateError, IndexFileError
@@ -79,7 +79,7 @@ class Search(Protocol):
         """Return the best documents, with the weighted earlier requests that count."""
 
 
-class Searched(NamedTuple):
+class Candidates(NamedTuple):
     """The candidates of a query in its conversation.
 
     Attributes:
@@ -98,7 +98,7 @@ class Searched(NamedTuple):
 
 
 def with_history(
-    first: Searched,
+    first: Candidates,
     search: Search,
     query: str,
     context: Context,
@@ -106,7 +106,7 @@ def with_history(
     *,
     compared: int,
     embed: Callable[[Sequence[str]], Sequence[Vector]] | None,
-) -> Searched:
+) -> Candidates:
     """Search again with the earlier requests that count for a query, if any do.
 
     Args:
@@ -125,11 +125,11 @@ def with_history(
     if vector is not None and embed is not None:
         texts, weights = zip(*conversation.history, strict=True)
         try:
-            vector = mixed(vector, embed(list(texts)), weights)
+            vector = sum_of_directions(vector, embed(list(texts)), weights)
         except Exception as error:  # the words of the earlier requests still count
             degraded = (*degraded, degradation("embedder", error))
-    found = search(query, vector, history=conversation.history)
-    return Searched(found.scored, found.documents, vector, conversation, degraded)
+    result = search(query, vector, history=conversation.history)
+    return Candidates(result.scored, result.documents, vector, conversation, degraded)
 
 
 def search_index(
@@ -190,32 +190,34 @@ def search_index(
         of_request, _ = _embedded(index, embed, prompt.request)
     need = _need(load_embedder, of_request)
     compared = _compared(index, options)
-    found = Searched(first.scored, first.documents, vector, degraded=degraded)
+    candidates = Candidates(first.scored, first.documents, vector, degraded=degraded)
     if context is not None:
-        found = with_history(found, search, query, context, profile, compared=compared, embed=embed)
-    conversation = found.conversation
+        candidates = with_history(
+            candidates, search, query, context, profile, compared=compared, embed=embed
+        )
+    conversation = candidates.conversation
     if need is not None and conversation.goes_on:
-        need = max(need, _need(load_embedder, found.vector) or 0.0)
-    scored, chosen, late = _with_windows(found, query, index, load_embedder, profile, deadline)
+        need = max(need, _need(load_embedder, candidates.vector) or 0.0)
+    scored, chosen, late = _with_windows(candidates, query, index, load_embedder, profile, deadline)
     return Stage1(
         scored=scored,
-        documents=found.documents,
+        documents=candidates.documents,
         everything=lambda: (
             search(
                 query,
-                found.vector,
+                candidates.vector,
                 history=conversation.history,
                 per_channel=max(2, len(index)),
             ).scored
         ),
-        degraded=(*found.degraded, *late),
+        degraded=(*candidates.degraded, *late),
         warnings=spelling_warnings(corrections),
         corrected=query if corrections else None,
         timings={"embed": embedded, "search": milliseconds(start) - embedded},
         need=need,
         compared=compared,
         read=conversation.read_with(query) if conversation.goes_on else "",
-        context={} if context is None else traced(context, conversation),
+        context={} if context is None else trace_of(context, conversation),
         windows=chosen,
     )
 
@@ -256,7 +258,7 @@ def _compared(index: Index, options: DecisionOptions) -> int:
 
 
 def _with_windows(
-    found: Searched,
+    candidates: Candidates,
     query: str,
     index: Index,
     load_embedder: Callable[[], Embedder],
@@ -269,16 +271,16 @@ def _with_windows(
     vector of a document in the index has only the beginning of a long text. The profile was fitted
     on cosines without the body, so windows of bodies are chosen later.
     """
-    by_words = nlargest(profile.pool, found.scored, key=lambda scored: scored.bm25)
-    near = {scored.id: None for scored in (*found.scored[: profile.pool], *by_words)}
-    texts = (found.documents[id] for id in near if not found.documents[id].body)
+    by_words = nlargest(profile.pool, candidates.scored, key=lambda scored: scored.bm25)
+    near = {scored.id: None for scored in (*candidates.scored[: profile.pool], *by_words)}
+    texts = (candidates.documents[id] for id in near if not candidates.documents[id].body)
     chosen = windows(query, texts, language=index.language)
-    if not chosen or found.vector is None:
-        return found.scored, chosen, ()
+    if not chosen or candidates.vector is None:
+        return candidates.scored, chosen, ()
     try:
         embedder = load_embedder()
     except CrossgateError:  # the index has vectors of an external embedder
-        return found.scored, chosen, ()
+        return candidates.scored, chosen, ()
     read = [window.text for window in chosen.values()]
     try:
         made = in_time(lambda: embedder.embed(read), deadline, "windows")
@@ -287,11 +289,11 @@ def _with_windows(
                 f"{deadline.budget_ms:g} ms was too short to embed "
                 f"{counted(len(read), 'long text')}: only their beginnings have cosines"
             )
-            return found.scored, chosen, (Degradation(code="budget", detail=detail),)
+            return candidates.scored, chosen, (Degradation(code="budget", detail=detail),)
         vectors = dict(zip(chosen, made, strict=True))
-        scored = with_window_cosines(found.scored, chosen, found.vector, vectors, profile)
+        scored = with_window_cosines(candidates.scored, chosen, candidates.vector, vectors, profile)
     except Exception as error:  # the beginnings of the texts still have cosines
-        return found.scored, chosen, (degradation("embedder", error),)
+        return candidates.scored, chosen, (degradation("embedder", error),)
     return scored, chosen, ()
 
 
