@@ -735,6 +735,11 @@ def test_blend_has_the_highest_likelihood(run: Run, pivot: float) -> None:
     ]
     best = least_blend_loss(rows, found.cosine_weight, found.pivot)
     assert best <= min(losses) + 0.001
+    shares = np.array([found.cosine_weight, found.bm25_weight])
+    least, *others = (
+        likeliest_loss(rows, found, scale * found.log_odds * shares) for scale in (1, 0.8, 1.25)
+    )
+    assert least < min(others)
 
 
 @pytest.mark.parametrize(
@@ -751,7 +756,8 @@ def test_blend_keeps_a_minimum_share_of_each_channel(
     """One channel or both may look useless on queries of a single kind."""
     right = np.array([True, False])
     row = Scores(np.array(cosine), np.array(bm25), np.zeros(2), np.zeros(2), right)
-    assert fit_blend([row] * 20).replace(pivot=expected.pivot) == expected
+    found = fit_blend([row] * 20)
+    assert found.replace(pivot=expected.pivot, log_odds=expected.log_odds) == expected
 
 
 # The fit's predictions are those of the cascade.

@@ -251,7 +251,7 @@ def test_an_index_has_bounds() -> None:
 def test_values_from_the_core_are_plain() -> None:
     core = _core.Index("english", "test", 2)
     core.upsert([("a", "title", "red fox", "", [], '{"key": 1}', [3.0, 4.0])])
-    assert core.get("a") == ("title", "red fox", "", '{"key": 1}', False, [[], [], [], []])
+    assert core.get("a") == ("title", "red fox", "", '{"key": 1}', False, [[], [], []])
     assert core.get("b") is None
     assert core.vector("b") is None
     assert ("a" in core, "b" in core, len(core)) == (True, False, 1)

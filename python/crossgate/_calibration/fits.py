@@ -209,6 +209,7 @@ def fit_blend(rows: Sequence[Scores]) -> Blend:
         bm25_weight=round(1 - share, 2),
         pivot=pivot,
         body_weight=body_weight,
+        log_odds=rounded(cosine + bm25),
     )
 
 

@@ -399,8 +399,8 @@ class _CandidateSearch:
             for found in scored
         }
         # The scores of a retriever have an unknown scale, to which nothing can be added.
-        weights = None if self.has_scores or self.keep_scores else profile.evidence
-        return _core.with_coverage(scored, self.query, texts, self._language, weights)
+        scale = None if self.has_scores or self.keep_scores else profile
+        return _core.with_coverage(scored, self.query, texts, self._language, scale)
 
     def _with_given_scores(
         self, scored: Sequence[_core.Scored], profile: Profile, *, is_late: bool

@@ -364,7 +364,8 @@ class Index:
             limit: Maximum number of candidates; None for all that the channels contribute.
             embed: Whether to embed the query if there is no vector; False searches by words alone.
             blend: How the two are combined; None for 70 % cosine and 30 % BM25.
-            evidence: Weights of the evidence that is added to the blend; None for the default.
+            evidence: Weights of the evidence that is added to the blend; None for those of
+                `Profile()`.
             technologies: Technologies of the project that the query comes from.
             history: Earlier requests of the conversation with the weights of their terms; those of
                 the query have weight 1.

@@ -741,8 +741,13 @@ mod tests {
         Stage1Relevance, Stage2AnyFits, Stage2Relevance,
     };
 
-    const BLEND: Blend =
-        Blend { cosine_weight: 0.7, bm25_weight: 0.3, pivot: 5.0, body_weight: 0.5 };
+    const BLEND: Blend = Blend {
+        cosine_weight: 0.7,
+        bm25_weight: 0.3,
+        pivot: 5.0,
+        body_weight: 0.5,
+        log_odds: 30.0,
+    };
     const WEIGHTS: EvidenceWeights = EvidenceWeights {
         trigger: 2.0,
         example: 16.0,

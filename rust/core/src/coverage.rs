@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use crate::evidence::{Evidence, EvidenceWeights};
 use crate::facts::{Facts, is_quarter};
 use crate::json::value;
-use crate::stage1::Scored;
+use crate::stage1::{Blend, Scored};
 use crate::text::Analyzer;
 
 value! {
@@ -26,19 +26,20 @@ value! {
 }
 
 /// Adds to each candidate how much of the query its text covers, and as evidence the share of the
-/// query's dates that the text lacks. `weights` are those that change the blend; none keeps it.
+/// query's dates that the text lacks. The weights add the evidence to a blend; none keeps it.
 pub fn with_coverage(
     candidates: Vec<Scored>,
     query: &str,
     texts: &BTreeMap<String, String>,
     analyzer: Analyzer,
-    weights: Option<&EvidenceWeights>,
+    weights: Option<(&EvidenceWeights, &Blend)>,
 ) -> Vec<Scored> {
     let question = Question::new(query, analyzer);
     let covered = |candidate: Scored| {
         let Some(text) = texts.get(&candidate.id) else { return candidate };
         let added = Evidence { other_date: question.missing_dates(text), ..Evidence::default() };
-        let blend = candidate.blend + weights.map_or(0.0, |weights| weights.in_blend(&added));
+        let in_blend = weights.map_or(0.0, |(weights, blend)| weights.in_blend(&added, blend));
+        let blend = candidate.blend + in_blend;
         let evidence = Evidence { other_date: added.other_date, ..candidate.evidence };
         Scored { coverage: Some(question.coverage(text)), evidence, blend, ..candidate }
     };
@@ -196,15 +197,17 @@ mod tests {
             ("june".to_owned(), "2031-06-04: the kiln was bought.".to_owned()),
         ]);
         let english = Analyzer::new("english").unwrap();
+        let blend = Blend::default();
         let added = |query: &str, weights: Option<&EvidenceWeights>| {
             let candidates = vec![scored("may"), scored("june"), scored("unread")];
+            let weights = weights.map(|weights| (weights, &blend));
             let found = with_coverage(candidates, query, &texts, english, weights);
             found
                 .iter()
                 .map(|candidate| (candidate.evidence.other_date, candidate.blend < 0.5))
                 .collect::<Vec<_>>()
         };
-        let weights = EvidenceWeights::default();
+        let weights = EvidenceWeights { other_date: -4.0, ..EvidenceWeights::default() };
         let asked = "what was decided on 4 June 2031";
         assert_eq!(added(asked, None), [(1.0, false), (0.0, false), (0.0, false)]);
         assert_eq!(added(asked, Some(&weights)), [(1.0, true), (0.0, false), (0.0, false)]);

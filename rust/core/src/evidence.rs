@@ -6,6 +6,7 @@
 use crate::checks::Range;
 use crate::error::Result;
 use crate::json::value;
+use crate::stage1::Blend;
 
 /// The definition of a piece of evidence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,9 +17,9 @@ pub struct Definition {
     pub meaning: &'static str,
 }
 
-/// Defines the pieces of evidence, each a number in [0, 1], and a weight in log-odds for each.
+/// Defines the pieces of evidence, each a number in [0, 1] with a weight in log-odds.
 macro_rules! evidence {
-    ($($name:ident: $weight:literal, $meaning:literal;)*) => {
+    ($($name:ident: $meaning:literal;)*) => {
         value! {
             /// Evidence about a candidate; each piece is in [0, 1], and 0 if there is none.
             #[derive(Copy, Default, PartialEq)]
@@ -33,20 +34,14 @@ macro_rules! evidence {
         }
 
         value! {
-            /// The weight of each piece of evidence, in log-odds.
-            #[derive(Copy, PartialEq)]
+            /// The weight of each piece of evidence, in log-odds; 0 if it does not count.
+            #[derive(Copy, Default, PartialEq)]
             #[serde(default, deny_unknown_fields)]
             pub struct EvidenceWeights {
                 $(
                     #[doc = concat!("Weight of `", stringify!($name), "`.")]
                     pub $name: f64,
                 )*
-            }
-        }
-
-        impl Default for EvidenceWeights {
-            fn default() -> Self {
-                Self { $($name: $weight),* }
             }
         }
 
@@ -70,12 +65,12 @@ macro_rules! evidence {
 }
 
 evidence! {
-    trigger: 3.0, "Worth of the best trigger of the document that the query contains.";
-    example: 16.0, "Similarity of the query to the nearest example of the document.";
-    counterexample: -16.0, "Similarity of the query to the nearest counterexample of the document.";
-    technology: 2.0, "1 if the head names a technology of the project.";
-    other_version: -6.0, "1 if query and description name other versions of the same thing.";
-    other_date: -4.0, "Share of the dates of the query that the passage lacks.";
+    trigger: "Worth of the best trigger of the document that the query contains.";
+    example: "Similarity of the query to the nearest example of the document.";
+    counterexample: "Similarity of the query to the nearest counterexample of the document.";
+    technology: "1 if the head names a technology of the project.";
+    other_version: "1 if query and description name other versions of the same thing.";
+    other_date: "Share of the dates of the query that the passage lacks.";
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -106,21 +101,15 @@ const COUNTEREXAMPLE: f64 = 0.3125;
 /// From this worth on, a trigger is a reason to ask stage 2.
 const TRIGGERED: f64 = 0.2;
 
-/// Log-odds that a difference of 1 in blend stands for.
-///
-/// In the default profile, cosine and bounded BM25 have weights of 16.6 and 18.1 in the relevance
-/// after stage 1, and 0.48 and 0.52 in the blend, which are 34.6 and 34.9 to 1.
-const LOG_ODDS_PER_BLEND: f64 = 34.7;
-
 impl EvidenceWeights {
     /// The weighted sum in log-odds.
     pub fn log_odds(&self, evidence: &Evidence) -> f64 {
         self.values().zip(evidence.values()).map(|((_, weight), value)| weight * value).sum()
     }
 
-    /// The weighted sum in the unit of the blend, to which it is added.
-    pub fn in_blend(&self, evidence: &Evidence) -> f64 {
-        self.log_odds(evidence) / LOG_ODDS_PER_BLEND
+    /// The weighted sum in the unit of a blend, to whose score it is added.
+    pub fn in_blend(&self, evidence: &Evidence, blend: &Blend) -> f64 {
+        self.log_odds(evidence) / blend.log_odds
     }
 
     /// Fails with `out_of_range` for a weight that is not from -1e100 to 1e100.

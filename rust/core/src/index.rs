@@ -596,7 +596,7 @@ impl Index {
             .into_iter()
             .map(|candidate| {
                 let evidence = self.evidence(&asked, &versions, &candidate, &options.project)?;
-                let blend = candidate.blend + options.evidence.in_blend(&evidence);
+                let blend = candidate.blend + options.evidence.in_blend(&evidence, &options.blend);
                 Ok((Candidate { blend, ..candidate }, evidence))
             })
             .collect::<Result<_>>()?;
@@ -853,8 +853,13 @@ pub(crate) mod tests {
 
     use super::*;
 
-    const BLEND: Blend =
-        Blend { cosine_weight: 0.7, bm25_weight: 0.3, pivot: 5.0, body_weight: 0.5 };
+    const BLEND: Blend = Blend {
+        cosine_weight: 0.7,
+        bm25_weight: 0.3,
+        pivot: 5.0,
+        body_weight: 0.5,
+        log_odds: 30.0,
+    };
 
     pub(crate) fn record(id: &str, text: &str) -> Record {
         Record {

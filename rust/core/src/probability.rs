@@ -328,7 +328,7 @@ mod tests {
 
     fn models() -> Profile {
         Profile {
-            blend: Blend { cosine_weight: 0.5, bm25_weight: 0.5, pivot: 8.0, body_weight: 0.5 },
+            blend: Blend { cosine_weight: 0.5, bm25_weight: 0.5, ..Blend::default() },
             relevance: Relevance {
                 stage1: Some(Stage1Relevance { intercept: None, cosine: 4.0, bm25: 6.0 }),
                 stage2: Some(Stage2Relevance {

@@ -61,18 +61,21 @@ value! {
         pub pivot: f64,
         /// Weight in BM25 of a term in the body, at least 0; that of a term in the head is 1.
         pub body_weight: f64,
+        /// Log-odds that a difference of 1 in the score stands for, above 0: the unit in which
+        /// evidence is added to the score.
+        pub log_odds: f64,
     }
 }
 
 impl Default for Blend {
     fn default() -> Self {
-        Self { cosine_weight: 0.7, bm25_weight: 0.3, pivot: 8.0, body_weight: 0.2 }
+        Self { cosine_weight: 0.7, bm25_weight: 0.3, pivot: 8.0, body_weight: 0.2, log_odds: 35.0 }
     }
 }
 
 impl Blend {
     /// Fails with `out_of_range` if a weight is negative, if their sum is 0 or not finite, if `pivot`
-    /// is not above 0 and finite, or if `body_weight` is not from 0 to 1e100.
+    /// or `log_odds` is not above 0 and finite, or if `body_weight` is not from 0 to 1e100.
     pub fn check(&self) -> Result<()> {
         let weights_fit = [self.cosine_weight, self.bm25_weight]
             .iter()
@@ -83,7 +86,8 @@ impl Blend {
             return Err(Kind::BlendWeights { cosine, bm25 }.into());
         }
         Range::Positive.check("pivot", self.pivot)?;
-        Range::NotNegative.check("body_weight", self.body_weight)
+        Range::NotNegative.check("body_weight", self.body_weight)?;
+        Range::Positive.check("log_odds", self.log_odds)
     }
 
     /// Maps a BM25 score to [0, 1) by `score / (score + pivot)`.
@@ -197,8 +201,13 @@ mod tests {
 
     use super::*;
 
-    const BLEND: Blend =
-        Blend { cosine_weight: 0.7, bm25_weight: 0.3, pivot: 5.0, body_weight: 0.5 };
+    const BLEND: Blend = Blend {
+        cosine_weight: 0.7,
+        bm25_weight: 0.3,
+        pivot: 5.0,
+        body_weight: 0.5,
+        log_odds: 30.0,
+    };
 
     fn scored(id: &str, bm25: f64) -> Scored {
         Scored {

@@ -41,7 +41,7 @@ pub(crate) fn information(stem: &str) -> f64 {
 }
 
 /// The candidates with the share of the query that their texts, by id, cover, and with the evidence
-/// of its dates, which `weights` add to the blend.
+/// of its dates, which the weights of the profile add to the blend.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "PyO3 passes owned maps")]
 pub(crate) fn with_coverage(
@@ -50,10 +50,11 @@ pub(crate) fn with_coverage(
     query: &str,
     texts: BTreeMap<String, String>,
     language: &str,
-    weights: Option<EvidenceWeights>,
+    profile: Option<&Profile>,
 ) -> PyResult<Vec<Scored>> {
     let analyzer = Analyzer::new(language)?;
-    Ok(py.detach(|| coverage::with_coverage(scored, query, &texts, analyzer, weights.as_ref())))
+    let weights = profile.map(|profile| (&profile.evidence, &profile.blend));
+    Ok(py.detach(|| coverage::with_coverage(scored, query, &texts, analyzer, weights)))
 }
 
 /// A description without its exclusions.
@@ -222,6 +223,7 @@ pub(crate) fn with_external_scores(
 }
 
 /// The candidates with new blends, best first. `bm25` replaces the BM25 scores of its candidates.
+/// Without weights, evidence does not count.
 #[pyfunction]
 #[pyo3(signature = (scored, blend, bm25=None, evidence=None))]
 #[expect(clippy::needless_pass_by_value, reason = "PyO3 passes an owned map")]
@@ -236,8 +238,8 @@ pub(crate) fn reblend(
         if let Some(score) = bm25.as_ref().and_then(|scores| scores.get(&candidate.id)) {
             candidate.bm25 = *score;
         }
-        candidate.blend =
-            blend.score(candidate.cosine, candidate.bm25) + evidence.in_blend(&candidate.evidence);
+        candidate.blend = blend.score(candidate.cosine, candidate.bm25)
+            + evidence.in_blend(&candidate.evidence, blend);
     }
     stage1::sort(&mut scored);
     scored

@@ -8,6 +8,7 @@ use crossgate_core::Error;
 use crossgate_core::evidence::EvidenceWeights;
 use crossgate_core::hints::HintVectors;
 use crossgate_core::index::{Record, SearchOptions};
+use crossgate_core::profile::Profile;
 use crossgate_core::stage1::{Blend, Scored, Span};
 use crossgate_core::technologies::Project;
 use crossgate_core::text::Analyzer;
@@ -206,7 +207,7 @@ impl Index {
     ) -> PyResult<(Vec<Scored>, Vec<Text<'py>>)> {
         let vector = vector.map(numbers).transpose()?;
         let blend = blend.copied().unwrap_or_default();
-        let evidence = evidence.copied().unwrap_or_default();
+        let evidence = evidence.copied().unwrap_or_else(|| Profile::default().evidence);
         let project = Project::new(technologies.iter().map(String::as_str));
         let allow = allow.as_ref();
         let (deny, history) = (&deny, history.as_slice());
