@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -264,7 +264,7 @@ def _threshold_advice(answers: Sequence[Answered]) -> Iterator[str]:
 def subject(report: Report) -> list[str]:
     """Return lines about the measured data: size, models, machine, notes, degraded queries."""
     header = report.header
-    skipped = f", {header.skipped} malformed rows skipped" if header.skipped else ""
+    skipped = f", {counted(header.skipped, 'malformed row')} skipped" if header.skipped else ""
     versions = ", ".join(f"{name} {version}" for name, version in header.versions.items())
     models = f"profile {report.profile.name}; {header.embedder or 'no embedder'}; "
     models += header.reranker or "no reranker"
@@ -627,18 +627,13 @@ def _of_modes(report: Report, title: str, rows: Sequence[Row]) -> Table:
 
 
 def _merged(rows: Sequence[Row]) -> list[Row]:
-    """Return one row for all rows with equal cells."""
+    """Return one row for all figures of a ranking, such as recall@3, with equal cells."""
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
-        groups.setdefault(row.cells, []).append(row)
+        of_ranking = "@" in row.name and not row.name.startswith("wrong")
+        groups.setdefault(row.cells if of_ranking else (row.name,), []).append(row)
     return [
-        Row(
-            name=first.name,
-            cells=cells,
-            explanation=first.explanation,
-            same=tuple(row.name for row in others),
-        )
-        for cells, (first, *others) in groups.items()
+        replace(first, same=tuple(row.name for row in others)) for first, *others in groups.values()
     ]
 
 
