@@ -353,19 +353,15 @@ def _gate(report: Report) -> Iterator[str | Table | Chart]:
         yield f"Tail of the pool cut below a score cliff: {_tail_cut(account)}."
     always = "" if account.pairs_always is None else f" of {account.pairs_always:,} without a gate"
     yield f"Stage 2 scored {counted(account.pairs, 'pair')}{always}."
-    yield Table(
-        head=("milliseconds", "queries", "p50", "p95", "p99"),
-        rows=tuple(
-            Row(
-                name=charts.path_name(latency.path),
-                cells=(
-                    str(latency.count),
-                    *(f"{value:.1f}" for value in (latency.p50, latency.p95, latency.p99)),
-                ),
-            )
-            for latency in account.latencies
-        ),
-    )
+    latencies = [
+        (
+            charts.path_name(latency.path),
+            str(latency.count),
+            *(f"{value:.1f}" for value in (latency.p50, latency.p95, latency.p99)),
+        )
+        for latency in account.latencies
+    ]
+    yield _table(("milliseconds", "queries", "p50", "p95", "p99"), latencies)
     timed = [latency for latency in account.latencies if latency.spread]
     if timed:
         yield Chart(
@@ -379,49 +375,39 @@ def _gate(report: Report) -> Iterator[str | Table | Chart]:
 
 
 def _lead_curve(report: Report) -> Chart:
-    rows = (
-        Row(
-            name=f"times {point.factor:.3g}",
-            cells=(
-                f"{point.skip_rate:.1%}",
-                "-" if point.recall is None else f"{point.recall:.3f}",
-                percentage(point.false_positive_rate),
-                _mark(point),
-            ),
+    rows = [
+        (
+            f"times {point.factor:.3g}",
+            f"{point.skip_rate:.1%}",
+            "-" if point.recall is None else f"{point.recall:.3f}",
+            percentage(point.false_positive_rate),
+            _mark(point),
         )
         for point in _thinned(report.curve, 10)
-    )
+    ]
     return Chart(
         svg=partial(charts.curve_chart, report.curve),
         caption="recall@1 as the gate's leads vary and all else stays the same. Further right is "
         "cheaper, further up is better.",
-        table=Table(
-            head=("as the leads vary", "skipped", "recall@1", "false positive", ""),
-            rows=tuple(rows),
-        ),
+        table=_table(("as the leads vary", "skipped", "recall@1", "false positive", ""), rows),
     )
 
 
 def _threshold_curve(report: Report) -> Chart:
-    rows = (
-        Row(
-            name=f"at least {point.least:.3f}",
-            cells=(
-                percentage(point.false_positive_rate),
-                f"{point.right_picks:.3f}",
-                _mark(point),
-            ),
+    rows = [
+        (
+            f"at least {point.least:.3f}",
+            percentage(point.false_positive_rate),
+            f"{point.right_picks:.3f}",
+            _mark(point),
         )
         for point in _thinned(report.abstention, 8)
-    )
+    ]
     return Chart(
         svg=partial(charts.abstention_chart, report.abstention),
         caption="Right first picks as the threshold of an answer's probability varies and all else "
         "stays the same. Further left means fewer false positives, further up is better.",
-        table=Table(
-            head=("as the threshold varies", "false positive", "right picks", ""),
-            rows=tuple(rows),
-        ),
+        table=_table(("as the threshold varies", "false positive", "right picks", ""), rows),
     )
 
 
@@ -445,20 +431,20 @@ def _shortlists(report: Report) -> Iterator[str | Table | Chart]:
     ]
     yield _of_modes(report, "queries with a match", rows)
     if report.coverage_curve:
-        points = (
-            Row(
-                name=f"{point.promised:.0%}",
-                cells=(f"{point.coverage:.3f}", f"{point.size:.2f}", _mark(point)),
+        points = [
+            (
+                f"{point.promised:.0%}",
+                f"{point.coverage:.3f}",
+                f"{point.size:.2f}",
+                _mark(point),
             )
             for point in report.coverage_curve
-        )
+        ]
         yield Chart(
             svg=partial(charts.coverage_chart, report.coverage_curve),
             caption="Coverage as the promise varies. Further left is shorter, further up is "
             "better.",
-            table=Table(
-                head=("as the promise varies", "coverage", "mean length", ""), rows=tuple(points)
-            ),
+            table=_table(("as the promise varies", "coverage", "mean length", ""), points),
         )
 
 
@@ -484,15 +470,15 @@ def _probabilities(report: Report) -> Iterator[str | Table | Chart]:
         each.rank: "any document fits" if each.rank == 0 else f"relevance at rank {each.rank}"
         for each in report.reliability
     }
-    yield Table(
-        head=("", "stated", "observed", "calibration error"),
-        rows=tuple(
-            Row(
-                name=names[each.rank],
-                cells=tuple(f"{value:.3f}" for value in (each.stated, each.observed, each.error)),
+    yield _table(
+        ("", "stated", "observed", "calibration error"),
+        [
+            (
+                names[each.rank],
+                *(f"{value:.3f}" for value in (each.stated, each.observed, each.error)),
             )
             for each in report.reliability
-        ),
+        ],
     )
     for each in report.reliability[:2]:
         yield Chart(
@@ -605,6 +591,11 @@ def _noise(report: Report) -> Iterator[str]:
 def reference(report: Report) -> str:
     """Return the mode whose answers are listed: gated, or else the last."""
     return "gated" if "gated" in report.modes else report.modes[-1]
+
+
+def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Table:
+    """Return a table of rows that are a name and its cells."""
+    return Table(head=head, rows=tuple(Row(name=row[0], cells=row[1:]) for row in rows))
 
 
 def _row(report: Report, name: str, explanation: str, cells: Mapping[Any, str]) -> Row:
