@@ -88,6 +88,8 @@ def test_misspelt_word_is_read_as_a_word_of_the_candidates() -> None:
         ("把这三个文件合并", ["unsupported_language"]),
         ("merge these files", []),
         (f"merge these files\n\n> {'und das ist nicht der Text für mich ' * 3}", []),
+        # Only the start of a long query is read.
+        ("merge these files with the others " * 60 + "und drehe sie mit der anderen " * 300, []),
     ],
 )
 def test_language_that_the_index_does_not_read_gets_a_warning(query: str, codes: list[str]) -> None:

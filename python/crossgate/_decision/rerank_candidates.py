@@ -38,6 +38,7 @@ from crossgate._support.checks import (
     safe_repr,
 )
 from crossgate._support.errors import InputError, ModelError
+from crossgate._support.limits import LANGUAGE_CHARS
 from crossgate._support.wording import counted, share_of, type_of
 from crossgate._values.inputs import candidate, check_kept_scores, read_prompt, unsplit
 from crossgate._values.options import DecisionKeywords, DecisionOptions
@@ -423,7 +424,7 @@ class _CandidateSearch:
 def _foreign_language(query: str, documents: Sequence[Document]) -> str | None:
     """Return the language of the query or of most candidates; None if they may be English."""
     sample = "\n".join(document.content[:_SAMPLE_CHARS] for document in documents)
-    for text in (query, sample):
+    for text in (query[:LANGUAGE_CHARS], sample):
         language = _core.language(text)
         if language not in (None, "English"):
             return language

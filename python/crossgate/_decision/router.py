@@ -28,6 +28,7 @@ from crossgate._support.checks import (
     is_empty,
 )
 from crossgate._support.errors import InputError, RerankerError
+from crossgate._support.limits import LANGUAGE_CHARS
 from crossgate._support.wording import type_of
 from crossgate._values.inputs import Prompt, read_prompt
 from crossgate._values.options import DecisionOptions
@@ -259,7 +260,7 @@ class Router:
             limited["the index"] = ("English",)
         if not limited:
             return ()
-        language = _core.language(prompt.request)
+        language = _core.language(prompt.request[:LANGUAGE_CHARS])
         unable = [
             f"{name.partition('@')[0]} reads {' and '.join(languages)} only"
             for name, languages in limited.items()

@@ -18,6 +18,9 @@ SKILL_EXAMPLES = 100
 TEXT_BYTES = 64 * MIB
 """A Markdown or plain-text file, or one of tools."""
 
+LANGUAGE_CHARS = 2_000
+"""Characters of a query whose language is detected; the rest of a long one is hardly another."""
+
 ROW_BYTES = 16 * MIB
 """A row of a `.jsonl` file; a longer one is skipped and reported."""
 
