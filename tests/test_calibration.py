@@ -1490,7 +1490,7 @@ def test_command_fits_a_stored_run(
     # A path is not cut.
     assert all(line == line.rstrip() and (len(line) <= 100 or line == told) for line in lines)
     assert any(line.startswith("shortlist coverage 0.9 with at most 5; ") for line in lines)
-    assert any(line.startswith("recall@1   ") for line in lines)
+    assert any(line.startswith("recall@1 ") for line in lines)
     profile = read_profile(output)
     assert profile.name == "mine"
     wanted = fits["recall"]

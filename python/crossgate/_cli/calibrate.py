@@ -27,7 +27,7 @@ from crossgate._support.wording import counted
 if TYPE_CHECKING:
     from crossgate._core import Combine, Profile
     from crossgate._evaluation.economics import Shortlists
-    from crossgate._evaluation.statistics import Interval
+    from crossgate._evaluation.sections import Table
     from crossgate.calibration import Calibration, Figures, Objective
     from crossgate.evaluation import Run
 
@@ -242,7 +242,8 @@ def _with_so_few(options: argparse.Namespace, *, everyday: bool, measured: bool)
 
 def render_calibration(fitted: Calibration, objective: str, output: Path) -> Iterator[str]:
     """Yield the lines of the report: what changes, the fitted values, and the held-out figures."""
-    from crossgate._evaluation.text import WIDTH
+    from crossgate._evaluation.sections import share
+    from crossgate._evaluation.text import WIDTH, table_lines
 
     profile = fitted.profile
     yield f"{output}: {objective}"
@@ -261,14 +262,18 @@ def render_calibration(fitted: Calibration, objective: str, output: Path) -> Ite
         f"on the held-out half: {counted(report.matched, 'query')} with a match, "
         f"{report.no_match} without"
     )
-    yield from _table(report, fitted.before)
-    if report.recall_loss is not None:
-        yield f"recall@1 lost by skipping: {_share(report.recall_loss)}"
-    if report.kept is not None:
-        yield f"right first picks that pass the threshold: {_share(report.kept)}"
-    if report.separation is not None:
-        yield f"AUC of the probability, right picks against others: {_share(report.separation)}"
-    yield from _shortlists(fitted.shortlists)
+    yield from table_lines(_figures(report, fitted.before))
+    for what, interval in (
+        ("recall@1 lost by skipping", report.recall_loss),
+        ("right first picks that pass the threshold", report.kept),
+        ("AUC of the probability, right picks against others", report.separation),
+    ):
+        if interval is not None:
+            yield f"{what}: {share(interval)}"
+    if fitted.shortlists:
+        yield ""
+        yield "each half of all queries is decided by what was fitted on the other half:"
+        yield from table_lines(_shortlists(fitted.shortlists))
 
 
 def _settings(profile: Profile) -> Iterator[str]:
@@ -296,18 +301,32 @@ def _settings(profile: Profile) -> Iterator[str]:
         )
 
 
-def _shortlists(figures: Mapping[str, Shortlists]) -> Iterator[str]:
-    """Yield a table of the shortlists, each half read by weights of the other."""
-    if not figures:
-        return
-    yield ""
-    yield "shortlists of all queries; each half is decided by what was fitted on the other half"
-    yield f"{'':<10}{'coverage':<22}{'mean length':<22}{'one document':<14}full with no match"
-    for mode, of in figures.items():
-        single = 0.0 if of.single is None else of.single
-        yield (
-            f"{mode:<10}{_share(of.coverage):<22}{_share(of.size):<22}{single:<14.3f}{_share(of.full)}"
+def _figures(report: Figures, before: Figures) -> Table:
+    """Return the figures on the held-out half in each mode, and those of the previous profile."""
+    from crossgate._evaluation.sections import Row, Table, share
+
+    columns = [("never", report), ("gated", report), ("always", report), ("gated", before)]
+    rows = [
+        Row(name=label, cells=tuple(share(figures.modes[mode][name]) for mode, figures in columns))
+        for name, label in _LABELS.items()
+        if any(figures.modes[mode][name] for mode, figures in columns)
+    ]
+    return Table(head=("", "never", "gated", "always", "before"), rows=tuple(rows))
+
+
+def _shortlists(figures: Mapping[str, Shortlists]) -> Table:
+    """Return the figures of the shortlists by mode."""
+    from crossgate._evaluation.sections import Row, Table, length, percentage, share
+
+    rows = (
+        Row(
+            name=mode,
+            cells=(share(of.coverage), length(of.size), percentage(of.single), share(of.full)),
         )
+        for mode, of in figures.items()
+    )
+    head = ("shortlists", "coverage", "mean length", "one document", "full, no match")
+    return Table(head=head, rows=tuple(rows))
 
 
 def _changes(fitted: Calibration) -> Iterator[str]:
@@ -355,23 +374,6 @@ _LABELS = {
     "wrong_pick@1": "wrong pick@1",
     "skipped": "skipped",
 }
-
-
-def _table(report: Figures, before: Figures) -> Iterator[str]:
-    columns = [("never", report), ("gated", report), ("always", report), ("gated", before)]
-    titles = ["before" if figures is before else mode for mode, figures in columns]
-    yield f"{'':<16}{' '.join(f'{title:<20}' for title in titles)}".rstrip()
-    for name, label in _LABELS.items():
-        cells = [figures.modes[mode][name] for mode, figures in columns]
-        if any(cells):
-            shares = " ".join(f"{_share(cell):<20}" for cell in cells)
-            yield f"{label:<16}{shares}".rstrip()
-
-
-def _share(interval: Interval | None) -> str:
-    if interval is None:
-        return "-"
-    return f"{interval.value:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
 
 
 def _threshold(value: float | None, absent: str) -> str:

@@ -82,29 +82,33 @@ def _section(section: Section) -> Iterator[str]:
         if isinstance(part, str):
             yield from _wrapped([part])
         elif isinstance(part, Table):
-            yield from _table(part)
+            yield from table_lines(part)
         elif isinstance(part, Chart) and part.table is not None:
-            yield from _table(part.table)
+            yield from table_lines(part.table)
 
 
-def _table(table: Table) -> Iterator[str]:
+def table_lines(table: Table) -> Iterator[str]:
     """Yield the lines of a table; if it is too wide, intervals lose digits and names are cut."""
+    indent = "  " if table.head[0] else ""
+    names = [table.head[0], *(f"{indent}{row.name}" for row in table.rows)]
+    longest = max(map(columns, names))
+    room = WIDTH - min(longest, _LABEL)
     lines = [table.head[1:], *(row.cells for row in table.rows)]
-    if _width(lines) > WIDTH - _LABEL:
-        lines = [tuple(map(_narrow, line)) for line in lines]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    names = [table.head[0], *(f"  {row.name}" for row in table.rows)]
-    label = min(max(map(columns, names)), WIDTH - _width(lines))
+    gap = 2 if _width(lines, 2) <= room else 1
+    if _width(lines, gap) > room:
+        lines, gap = [tuple(map(_narrow, line)) for line in lines], 2
+    widths = [gap + max(map(len, column)) for column in zip(*lines, strict=True)]
+    label = min(longest, WIDTH - sum(widths))
     for position, (name, cells) in enumerate(zip(names, lines, strict=True)):
-        shown = "".join(f"  {cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
+        shown = "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
         yield f"{_cell(name, label)}{shown}".rstrip()
         if position and (same := table.rows[position - 1].same):
             yield from _wrapped([f"    the same: {', '.join(same)}"])
 
 
-def _width(lines: Sequence[Sequence[str]]) -> int:
-    """Return the width of the columns after the first, with two blanks before each."""
-    return sum(2 + max(map(len, column)) for column in zip(*lines, strict=True))
+def _width(lines: Sequence[Sequence[str]], gap: int) -> int:
+    """Return the width of the columns after the first, with blanks before each."""
+    return sum(gap + max(map(len, column)) for column in zip(*lines, strict=True))
 
 
 def _narrow(cell: str) -> str:
