@@ -595,7 +595,7 @@ impl Index {
         let mut best: Vec<(Candidate<'_>, Evidence)> = best
             .into_iter()
             .map(|candidate| {
-                let evidence = self.evidence(&asked, &versions, &candidate, &options.project)?;
+                let evidence = evidence(&asked, &versions, &candidate, &options.project)?;
                 let blend = candidate.blend + options.evidence.in_blend(&evidence, &options.blend);
                 Ok((Candidate { blend, ..candidate }, evidence))
             })
@@ -619,27 +619,6 @@ impl Index {
             Ok((result, record))
         });
         with_record.collect()
-    }
-
-    fn evidence(
-        &self,
-        asked: &Asked,
-        versions: &Versions,
-        candidate: &Candidate<'_>,
-        project: &Project,
-    ) -> Result<Evidence> {
-        let record = candidate.slot.record()?;
-        let mut evidence = asked.evidence(candidate.number);
-        let named = || format!("{}: {}", record.title, record.purpose());
-        // A passage may answer a question about a version that it does not name.
-        if record.is_description && !versions.is_empty() {
-            let contradicts = versions.contradict(&Versions::of_document(&named()));
-            evidence.other_version = f64::from(u8::from(contradicts));
-        }
-        if !project.is_empty() {
-            evidence.technology = f64::from(u8::from(project.has_one_of(&named())));
-        }
-        Ok(evidence)
     }
 
     fn best_by_bm25<'a>(
@@ -774,6 +753,27 @@ impl Index {
         let of_passage = |span: &Span| self.analyzer.terms(record.passage(*span));
         Fields { head, passages: record.passages.iter().map(of_passage).collect() }
     }
+}
+
+/// The evidence about a candidate.
+fn evidence(
+    asked: &Asked,
+    versions: &Versions,
+    candidate: &Candidate<'_>,
+    project: &Project,
+) -> Result<Evidence> {
+    let record = candidate.slot.record()?;
+    let mut evidence = asked.evidence(candidate.number);
+    let named = || format!("{}: {}", record.title, record.purpose());
+    // A passage may answer a question about a version that it does not name.
+    if record.is_description && !versions.is_empty() {
+        let contradicts = versions.contradict(&Versions::of_document(&named()));
+        evidence.other_version = f64::from(u8::from(contradicts));
+    }
+    if !project.is_empty() {
+        evidence.technology = f64::from(u8::from(project.has_one_of(&named())));
+    }
+    Ok(evidence)
 }
 
 #[derive(Clone, Copy)]
