@@ -737,7 +737,8 @@ def test_blend_has_the_highest_likelihood(run: Run, pivot: float) -> None:
     assert best <= min(losses) + 0.001
     shares = np.array([found.cosine_weight, found.bm25_weight])
     least, *others = (
-        likeliest_loss(rows, found, scale * found.log_odds * shares) for scale in (1, 0.8, 1.25)
+        likeliest_loss(rows, found, (scale * found.log_odds * shares).tolist())
+        for scale in (1, 0.8, 1.25)
     )
     assert least < min(others)
 
