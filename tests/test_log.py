@@ -47,7 +47,6 @@ from crossgate._telemetry.log import (
     parse_line,
     read_log,
 )
-from crossgate._values.profile_files import POLICY_SCHEMA
 
 QUERY = "clean up this messy csv"
 ID = "0123456789abcdef" * 2
@@ -278,13 +277,6 @@ def test_write_to_a_pipe_without_a_reader_does_not_block(tmp_path: Path) -> None
     assert degraded[-1] is True
 
 
-def test_a_file_that_may_be_written_but_not_read(path: Path) -> None:
-    path.touch(mode=0o200)
-    if os.access(path, os.R_OK):
-        pytest.skip("this user may read everything")
-    assert route(JsonLinesLog(path)).degraded == ()
-
-
 def test_a_full_disk_tears_one_line_and_no_other(path: Path) -> None:
     script = textwrap.dedent(
         """
@@ -349,11 +341,6 @@ def test_malformed_lines(path: Path) -> None:
     assert "UTF-8" in reasons[0]
     assert "16,000,000 bytes" in reasons[1]
     assert "not JSON" in reasons[2]
-
-
-def test_missing_file(tmp_path: Path) -> None:
-    refused("source_missing", lambda: list(read_log(tmp_path / "absent")))
-    refused("source_unreadable", lambda: list(read_log(tmp_path)))
 
 
 def line(**changes: Any) -> dict[str, Any]:
@@ -558,20 +545,6 @@ def test_a_change_is_found_where_it_was_made(
     assert found == Difference(field=name, recorded=value, recomputed=before)
 
 
-def test_a_list_that_is_shorter_or_longer(path: Path) -> None:
-    route(JsonLinesLog(path))
-    values = json.loads(path.read_bytes())
-    values["trace"]["decision"]["places"].append(
-        {"id": "x", "score": None, "stage1_rank": 9, "stage2_rank": None, "dropped": None}
-    )
-    logged = parse_line(json.dumps(values).encode(), 1)
-    assert isinstance(logged, LoggedDecision)
-    found = check_decision(logged)
-    assert isinstance(found, Difference)
-    assert found.field == f"trace.decision.places[{len(LIBRARY)}]"
-    assert found.recomputed == "(absent)"
-
-
 def test_later_steps_may_select_otherwise(path: Path) -> None:
     result = route(JsonLinesLog(path))
     stepped = postprocess(result, [diversify_sources], limit=1)
@@ -604,40 +577,6 @@ def test_route_logs_and_replay_agrees(run: Any, words: Path, path: Path) -> None
     assert (replayed.code, replayed.err) == (0, "")
     assert (outcome["decisions"], outcome["uses"], outcome["malformed"]) == (2, 2, 0)
     assert run("replay", path).out == "2 decisions made again, all equal\n"
-
-
-def test_a_log_may_be_named_from_the_home_folder(
-    run: Any,
-    words: Path,
-    path: Path,
-) -> None:
-    """No shell replaces the ~ of a variable in settings, or of --log=~/log.jsonl."""
-    variables = {"HOME": str(path.parent), "CROSSGATE_LOG": f"~/{path.name}"}
-    arguments = ["route", "clean csv", "-i", words, "--reranker", "none"]
-    assert run(*arguments, variables=variables).code == 0
-    assert run(*arguments, f"--log=~/{path.name}", variables=variables).code == 0
-    assert run("feedback", "right", variables=variables).code == 0
-    assert run("feedback", "right", f"--log=~/{path.name}", variables=variables).code == 0
-    assert [json.loads(line)["kind"] for line in path.read_text().splitlines()] == [
-        *["decision"] * 2,
-        *["use"] * 2,
-    ]
-
-
-def test_explain_shows_floor_cliff_and_id(run: Any, words: Path, path: Path) -> None:
-    policy = path.with_name("policy.json")
-    values = Policy(floors=Floors(sections={"x": 0.1}), cliff_core=1).to_dict()
-    policy.write_text(json.dumps({"schema": POLICY_SCHEMA, **values}))
-    arguments = ["route", "clean csv", "-i", words, "--reranker", "none", "--policy", policy]
-    shown = run(*arguments, "--explain", "--log", path, "--section", "x", "--grade", "B")
-    assert shown.code == 0
-    assert "floor       cosine 0.1" in shown.out
-    assert "skip_reason no_cosine" in " ".join(shown.out.split())
-    assert f"logged as   {decisions(path)[0].decision}" in shown.out
-    assert "degraded[floor_unmeasured]" in shown.err
-    assert max(map(len, shown.out.splitlines())) <= 100
-    request = decisions(path)[0].trace["request"]
-    assert (request["section"], request["grade"]) == ("x", "B")
 
 
 def test_rerank_logs_texts_if_asked(run: Any, path: Path) -> None:

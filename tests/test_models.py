@@ -330,15 +330,6 @@ def test_settings_of_a_folder_that_cannot_be_read(tmp_path: Path, name: str) -> 
     assert "it is a named pipe, not a regular file" in refused("model_unsupported", root)
 
 
-def test_doctor_has_a_row_for_a_lock_that_cannot_be_read(tmp_path: Path) -> None:
-    name = next(model.name for model in catalogue.known() if not model.pinned)
-    write_files(tmp_path / "models", {f"{name}.lock.json": DEEP})
-    rows = doctor({"CROSSGATE_CACHE": str(tmp_path)})
-    [row] = [row for what, row in rows.items() if what.endswith(f" {name}")]
-    assert row["state"] == "broken"
-    assert "is malformed: remove it, then pull again" in row["detail"]
-
-
 @pytest.mark.parametrize("command", ["list", "verify"])
 def test_one_bad_lock_does_not_hide_the_other_models(
     tmp_path: Path,
@@ -379,11 +370,6 @@ def doctor(environment: dict[str, str], before: str = "") -> dict[str, dict[str,
     return {row["what"]: row for row in json.loads(done.stdout)["checks"]}
 
 
-def test_file_in_place_of_a_folder(tmp_path: Path) -> None:
-    path = write_files(tmp_path, {"model.onnx": b"weights"}) / "model.onnx"
-    assert f"this is a file: {str(path)!r}" in refused("unknown_model", path)
-
-
 @pytest.mark.usefixtures("registry")
 def test_folder_cannot_take_the_place_of_a_known_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -416,17 +402,6 @@ def test_cache_folder(
     for name, value in ({"HOME": "/home/user"} | environment).items():
         monkeypatch.setenv(name, value)
     assert model_files.cache_folder() == Path(expected)
-
-
-def test_cache_folder_of_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_home() -> Path:
-        raise RuntimeError("Could not determine home directory.")
-
-    monkeypatch.delenv("CROSSGATE_CACHE", raising=False)
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    monkeypatch.setattr(Path, "home", no_home)
-    with pytest.raises(ModelError, match="set CROSSGATE_CACHE"):
-        model_files.cache_folder()
 
 
 def test_nothing_heavy_is_imported(cached: Path, registry: Path, tmp_path: Path) -> None:
@@ -647,21 +622,6 @@ def test_pull_of_a_present_model_needs_no_network(
     assert [path.name for path in cached.parent.iterdir()] == ["tiny-ranker"]  # not even a lock
 
 
-def test_pull_of_a_damaged_bundled_model_asks_for_reinstallation(registry: Path) -> None:
-    (registry / "tiny-embedder" / "model.onnx").unlink()
-    with pytest.raises(ModelError, match="force-reinstall") as caught:
-        models.pull("tiny-embedder")
-    assert caught.value.code == "model_incomplete"
-
-
-@pytest.mark.usefixtures("registry")
-def test_pull_of_an_unknown_model_sends_no_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(ModelError) as caught:
-        models.pull("someone/something")
-    assert caught.value.code == "unknown_model"
-
-
 @pytest.mark.usefixtures("registry")
 @pytest.mark.parametrize("package", ["huggingface_hub", "filelock"])
 def test_pull_without_the_hub_client(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
@@ -801,13 +761,6 @@ def test_connection_that_breaks_at_every_step_still_arrives(puller: Puller, hub:
     assert len(hub.got("model.onnx")) == 10  # more than the attempts that bring nothing
 
 
-def test_connection_that_always_breaks(puller: Puller, hub: HubServer) -> None:
-    hub.faults = [Fault(path="model.onnx", cut=0)]
-    outcome = puller.fails("pull_failed")
-    assert outcome.message.endswith("the connection broke off")
-    assert len(hub.got("model.onnx")) == 4
-
-
 def test_slow_hub_is_given_up_after_the_timeout(puller: Puller, hub: HubServer) -> None:
     hub.faults = [Fault(path="model.onnx", hold=0)]
     outcome = puller.fails("pull_failed", {"HF_HUB_DOWNLOAD_TIMEOUT": "1"})
@@ -924,22 +877,6 @@ def test_file_where_the_cache_should_be(puller: Puller, tmp_path: Path, hub: Hub
     assert hub.requests == []
 
 
-def test_read_only_cache(puller: Puller, hub: HubServer) -> None:
-    puller.cache.mkdir(mode=0o555)
-    if os.access(puller.cache, os.W_OK):
-        pytest.skip("this user, as root does, may write into a read-only folder")
-    outcome = puller.fails("pull_unwritable")
-    assert outcome.message.endswith("set CROSSGATE_CACHE to a writable folder")
-    assert hub.requests == []
-
-
-def test_file_where_the_model_should_be(puller: Puller) -> None:
-    puller.root.parent.mkdir(parents=True)
-    puller.root.touch()
-    outcome = puller.fails("pull_unwritable")
-    assert str(puller.root) in outcome.message
-
-
 def test_disk_full(puller: Puller, hub: HubServer) -> None:
     import resource
 
@@ -1021,16 +958,6 @@ def test_loads_and_pulls_go_by_the_lock_file(unpinned: Puller, hub: HubServer) -
     unpinned.succeeds()
 
 
-def test_newer_files_under_the_locked_revision_are_refused(
-    unpinned: Puller, hub: HubServer
-) -> None:
-    unpinned.succeeds()
-    shutil.rmtree(unpinned.root)
-    hub.files["tokenizer.json"] = b'{"version": "6.6"}'
-    outcome = unpinned.fails("pull_failed")
-    assert "another file than the pinned one" in outcome.message
-
-
 def lock(**changed: Any) -> bytes:
     """Return a valid lock file with changes in it or in its first file."""
     files: list[dict[str, Any]] = [
@@ -1109,11 +1036,6 @@ def test_malformed_description_of_a_file(unpinned: Puller, hub: HubServer, store
     hub.faults.append(Fault(path="?blobs=true", content=json.dumps(description).encode()))
     assert unpinned.fails("pull_failed").message.endswith("malformed description of a model")
     assert not model_files.lock_file("tiny-ranker").exists()
-
-
-def test_description_is_asked_for_again(unpinned: Puller, hub: HubServer) -> None:
-    hub.faults.append(Fault(path="?blobs=true", times=2, status=503))
-    assert unpinned.succeeds().pauses == [1, 2]
 
 
 def test_repository_without_the_graph(unpinned: Puller, hub: HubServer) -> None:

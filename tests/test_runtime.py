@@ -175,28 +175,6 @@ def test_output_without_numbers_is_refused(tmp_path: Path, output: str) -> None:
     assert "not numbers" in message
 
 
-def test_logit_beyond_32_bits_is_not_finite(tmp_path: Path) -> None:
-    nodes: Nodes = [
-        ("ReduceSum", ["input_ids", "columns"], "sum", {"keepdims": 1}),
-        ("Cast", ["sum"], "wide", {"to": graphs.TensorProto.DOUBLE}),
-        ("Exp", ["wide"], "huge", {}),
-        ("Mul", ["huge", "huge"], "square", {}),
-        ("Mul", ["square", "square"], "output", {}),
-    ]
-    folder = write_model(tmp_path / "huge", nodes, ["input_ids"], output="DOUBLE")
-    result = rerank("red", ["fox " * 9], reranker=folder)
-    assert [note.code for note in result.degraded] == ["no_profile", "reranker_failed"]
-
-
-def test_it_is_a_reranker(tmp_path: Path) -> None:
-    folder = write_model(tmp_path / "counted", COUNTED)
-    for given in (folder, str(folder), CrossEncoder(folder)):
-        result = rerank("red fox", ["red", "red hens"], reranker=given)
-        assert (result.stage, [one.code for one in result.degraded]) == (2, ["no_profile"])
-        assert result.hits[0].provider == "counted"
-        assert {hit.id: hit.rerank_score for hit in result.hits} == {"0": 2_006.0, "1": 4_008.0}
-
-
 def test_passages_are_read_until_the_scores_are_enough(tmp_path: Path) -> None:
     encoder = CrossEncoder(write_model(tmp_path / "counted", COUNTED))
     texts = ["blue", "blue hens", "", "red"]
@@ -496,11 +474,6 @@ def test_one_vector_per_text_is_taken_as_it_is(tmp_path: Path) -> None:
     assert np.asarray(vector).tolist() == expected.tolist()
 
 
-def test_another_number_of_dimensions(tmp_path: Path) -> None:
-    embedder = OnnxEmbedder(write_model(tmp_path / "odd", FOUR_DIMENSIONS, ["input_ids"]))
-    assert "4" in refused("model_unsupported", lambda: embedder.embed(["red"]))
-
-
 def test_it_makes_and_searches_an_index(tmp_path: Path) -> None:
     folder = write_model(tmp_path / "rows", EMBEDDED, ["input_ids"])
     index = Index.build(documents({"a": "red fox", "b": "blue hen"}), embedder=str(folder))
@@ -509,15 +482,6 @@ def test_it_makes_and_searches_an_index(tmp_path: Path) -> None:
     result = Router(index, reranker=None, profile=Profile()).route("blue hen")
     assert (result.ids[0], result.degraded) == ("b", ())
     assert result.hits[0].cosine == pytest.approx(1.0, abs=1e-6)
-
-
-def test_progress_counts_every_text(tmp_path: Path) -> None:
-    embedder = OnnxEmbedder(write_model(tmp_path / "rows", EMBEDDED, ["input_ids"]))
-    seen: list[int] = []
-    embedder.embed(["red", "fox", "hen"], progress=seen.append)
-    embedder.embed(["red"], progress=seen.append)
-    assert seen == [1, 2, 3, 1]
-    assert embedder.embed([]) == []
 
 
 # Threads and processes.
@@ -546,11 +510,6 @@ def at_once(expected: int) -> int:
 def test_the_number_of_threads_can_be_set(count: int) -> None:
     set_threads(count)
     assert at_once(count) == count
-
-
-@pytest.mark.parametrize("count", [0, -1])
-def test_invalid_number_of_threads(count: int) -> None:
-    assert str(count) in refused("out_of_range", lambda: set_threads(count))
 
 
 def test_the_number_of_threads_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

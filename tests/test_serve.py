@@ -572,13 +572,6 @@ def test_headers_that_do_not_arrive_close_the_connection(sent: bytes) -> None:
     assert asyncio.run(ask())[:12] == (b"HTTP/1.1 204" if b"GET" in sent else b"")
 
 
-def test_headers_without_end_are_refused(served: Served) -> None:
-    host, port = served.url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=30) as endless:
-        endless.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nX-A: " + b"a" * 100_000)
-        assert endless.recv(100).startswith(b"HTTP/1.1 400")
-
-
 def sent_at_once(served: Served, request: bytes) -> bytes:
     host, port = served.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=30) as one:
@@ -630,29 +623,6 @@ def test_incomplete_request_times_out() -> None:
     guard = Guard(never, limits=Limits(read_seconds=0.01), key=None)
     asyncio.run(guard(SCOPE, never, send))
     assert sent[0]["status"] == 408
-
-
-def test_client_that_disconnects_early_gets_no_answer() -> None:
-    from crossgate._serving.request_limits import Guard, Limits
-
-    sent: list[Any] = []
-    left: list[Any] = [
-        {"type": "http.request", "body": b"{", "more_body": True},
-        {"type": "http.disconnect"},
-    ]
-
-    async def receive() -> Any:
-        return left.pop(0)
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    async def app(*_: Any) -> None:
-        raise AssertionError
-
-    guard = Guard(app, limits=Limits(), key=None)
-    asyncio.run(guard(SCOPE, receive, send))
-    assert sent == []
 
 
 def test_requests_beyond_the_queue_are_refused() -> None:

@@ -610,26 +610,6 @@ def test_lancedb_filter(tmp_path: Path) -> None:
 # Engines that fail: the error is the engine's own, and nothing of it stays behind.
 
 
-def test_sqlite_locked_by_another_process(tmp_path: Path) -> None:
-    adapter, connection = sqlite_database(ROWS, tmp_path)
-    connection.execute("PRAGMA busy_timeout = 0")
-    other = type(connection)(tmp_path / "documents.db", isolation_level=None)
-    try:
-        for lock, end in (("EXCLUSIVE", "ROLLBACK"), ("EXCLUSIVE", "COMMIT")):
-            other.execute(f"BEGIN {lock}")
-            with pytest.raises(Exception, match="locked") as caught:
-                adapter.search(connection, "csv", title="title")
-            assert type(caught.value).__name__ == "OperationalError"
-            other.execute(end)
-            assert adapter.search(connection, "csv", title="title").ids
-        # A search holds no lock of its own that would keep others from writing.
-        other.execute("BEGIN EXCLUSIVE")
-        other.execute("ROLLBACK")
-    finally:
-        other.close()
-        connection.close()
-
-
 def test_postgres_whose_connection_is_killed() -> None:
     psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed")
     from crossgate.stores import postgres as adapter

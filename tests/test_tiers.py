@@ -513,14 +513,6 @@ def test_it_is_the_weighted_mean_of_cosine_and_bm25(
         assert blend == pytest.approx(expected, abs=1e-12)
 
 
-def test_it_is_seventy_to_thirty_whatever_the_total() -> None:
-    assert SemanticBM25().identity == "semantic-bm25@0.7/8/english"
-    assert SemanticBM25(semantic_weight=7, bm25_weight=3).identity == SemanticBM25().identity
-    passages = passages_of(LIBRARY.values())
-    scores = SemanticBM25(semantic_weight=0.7, bm25_weight=0.3).score(QUERY, passages)
-    assert SemanticBM25(semantic_weight=7, bm25_weight=3).score(QUERY, passages) == scores
-
-
 def test_embeds_if_no_passage_has_a_cosine() -> None:
     embedder = WordEmbedder()
     texts = list(LIBRARY.values())
@@ -539,16 +531,6 @@ def test_embeds_if_no_passage_has_a_cosine() -> None:
     assert SemanticBM25(embedder=embedder).score(QUERY, []) == []
 
 
-def test_it_goes_by_words_where_the_embedder_has_no_vector() -> None:
-    class Wordless(WordEmbedder):
-        def embed(self, texts: Sequence[str], **options: Any) -> Any:
-            return [None, *super().embed(texts[1:])]
-
-    passages = passages_of(LIBRARY.values())
-    scores = SemanticBM25().score(QUERY, passages)
-    assert SemanticBM25(embedder=Wordless()).score(QUERY, passages) == scores
-
-
 def test_it_uses_the_cosines_of_stage_1(index: Index) -> None:
     profile = Profile(combine=Combine.Replace(), blend=Blend(), pool=len(LIBRARY))
     result = Router(index, reranker=SemanticBM25(), profile=profile).route(QUERY, limit=None)
@@ -556,11 +538,6 @@ def test_it_uses_the_cosines_of_stage_1(index: Index) -> None:
     assert [hit.rerank_score for hit in result.hits] == pytest.approx(
         [hit.blend for hit in result.hits]
     )
-
-
-def test_bad_lexical_options() -> None:
-    refused("out_of_range", lambda: SemanticBM25(semantic_weight=0, bm25_weight=0))
-    refused("out_of_range", lambda: SemanticBM25(language="klingon"))
 
 
 # All of it at once.

@@ -28,9 +28,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import refused
-from crossgate import InputError, ModelError, PairScore, RerankerError
+from crossgate import InputError, PairScore, RerankerError
 from crossgate._reranking import http, tokens
-from crossgate._reranking import remote as remote_module
 from crossgate._reranking.providers import PROVIDERS, RequestLimits
 from crossgate._reranking.remote import HOSTED, _batches, checked
 from crossgate.rerankers import (
@@ -121,13 +120,6 @@ def test_request_of_each_provider(make: Make, server: ProvidersServer) -> None:
     assert request.path == path
     assert request.body == {"query": "query", "documents": DOCUMENTS, **options}
     assert request.authorization == f"Bearer {KEY}"
-
-
-def test_another_model_has_another_identity(server: ProvidersServer) -> None:
-    lite = VoyageReranker("rerank-2.5-lite", api_key=KEY, base_url=server.voyage)
-    assert (lite.name, lite.identity) == ("voyage", "voyage/rerank-2.5-lite")
-    lite.score("query", PASSAGES)
-    assert server.requests[0].body["model"] == "rerank-2.5-lite"
 
 
 def test_no_documents_need_no_request(make: Make, server: ProvidersServer) -> None:
@@ -326,26 +318,6 @@ def test_retry_after_is_not_waited_for_beyond_the_deadline(
 )
 def test_retry_after_is_a_number_or_a_date(header: str, least: float, most: float) -> None:
     assert least <= http.seconds_of(header) <= most
-
-
-@pytest.mark.parametrize(
-    ("status", "meaning", "retryable"),
-    [
-        (204, "unexpected status", False),
-        (300, "redirects are not followed", False),
-        (399, "redirects are not followed", False),
-        (400, "the request was rejected", False),
-        (408, "unexpected status", True),
-        (418, "unexpected status", False),
-        (429, "too many requests", True),
-        (500, "server error", True),
-        (501, "server error", False),
-    ],
-)
-def test_meaning_of_each_status(status: int, meaning: str, retryable: bool) -> None:
-    error = http.problem_of_status(status, {"Retry-After": "7"})
-    assert str(error).startswith(f"HTTP {status}, {meaning}")
-    assert (error.retryable, error.retry_after) == (retryable, 7.0)
 
 
 def test_no_server_listens(make: Make) -> None:
@@ -798,15 +770,6 @@ def test_errors_of_a_transport_are_not_quoted() -> None:
     assert "secret" not in message
 
 
-def test_missing_library_does_not_count_as_a_failure() -> None:
-    def raising(documents: Sequence[str]) -> Any:
-        raise ModelError("dependency_missing", "pip install it")
-
-    tier = own(raising)
-    refused("dependency_missing", tier.score, "query", PASSAGES)
-    assert tier.breaker._counted == 0
-
-
 @pytest.mark.parametrize("kind", [VoyageReranker, CohereReranker])
 def test_missing_library_degrades_the_result(kind: Any, server: ProvidersServer) -> None:
     script = f"""
@@ -833,9 +796,3 @@ assert GuardedReranker(tier).breaker.state == "closed"
 def test_bad_options(options: dict[str, Any]) -> None:
     with pytest.raises(InputError):
         CohereReranker(api_key=KEY, **options)
-
-
-def test_the_pauses_grow_and_are_bounded() -> None:
-    for attempt in range(1, 60):
-        assert all(0 <= remote_module._pause(attempt) <= 2.0 for _ in range(20))
-    assert max(remote_module._pause(1) for _ in range(200)) <= 0.1

@@ -133,9 +133,11 @@ class Chain:
         Raises:
             ProfileError: `profile_mismatch`.
         """
-        known = self.identities
-        fitted = (identity for identity in known if fits(profile, identity))
-        check_models(profile, embedder=embedder, reranker=next(fitted, next(iter(known), None)))
+        identities = self.identities
+        fitted = (identity for identity in identities if fits(profile, identity))
+        check_models(
+            profile, embedder=embedder, reranker=next(fitted, next(iter(identities), None))
+        )
 
     def no_profile(self, embedder: str) -> Degradation:
         """Return the degradation for models without fitted thresholds, which turns the gate off."""
@@ -260,8 +262,8 @@ def _listed(choice: Choice) -> list[Named]:
         return [choice]
     if hasattr(choice, "score"):
         choice = [choice]  # type: ignore[list-item]
-    given = choice if isinstance(choice, Iterable) else [choice]
-    members = [member for member in given if member is not None]
+    items = choice if isinstance(choice, Iterable) else [choice]
+    members = [member for member in items if member is not None]
     for member in members:
         if not isinstance(member, str | PathLike):
             check_reranker(member)
@@ -276,20 +278,20 @@ def load(model: str | PathLike[str]) -> Reranker:
     Raises:
         ModelError: As `CrossEncoder` does, or `PluginError` for a plug-in that cannot be used.
     """
-    found = _loaded(model)  # without the lock, which another thread may hold to read a model
-    if found is not None:
-        return found
+    reranker = _loaded(model)  # without the lock, which another thread may hold to read a model
+    if reranker is not None:
+        return reranker
     from crossgate._reranking import plugins, shared_state
     from crossgate._reranking.cross_encoder import CrossEncoder
 
     with shared_state.load_lock:
-        found = _loaded(model)  # another thread may have loaded it
-        if found is None:
+        reranker = _loaded(model)  # another thread may have loaded it
+        if reranker is None:
             *names, last = _meanings(model)
             plugin = plugins.load(names[0][1]) if names else None
-            found = CrossEncoder(model) if plugin is None else plugin
-            shared_state.loaded[last if plugin is None else names[0]] = found
-        return found
+            reranker = CrossEncoder(model) if plugin is None else plugin
+            shared_state.loaded[last if plugin is None else names[0]] = reranker
+        return reranker
 
 
 def unloaded(choice: object) -> list[str | PathLike[str]]:
@@ -307,16 +309,16 @@ def unloaded(choice: object) -> list[str | PathLike[str]]:
 def _loaded(model: str | PathLike[str]) -> Reranker | None:
     from crossgate._reranking import shared_state
 
-    found = (shared_state.loaded.get(meaning) for meaning in _meanings(model))
-    return next((reranker for reranker in found if reranker is not None), None)
+    reranker = (shared_state.loaded.get(meaning) for meaning in _meanings(model))
+    return next((reranker for reranker in reranker if reranker is not None), None)
 
 
 def _meanings(model: str | PathLike[str]) -> list[tuple[str, str]]:
     """Return the readings of a name or folder, by precedence: pairs of kind and name or path."""
     path = check_path("the model", model)
-    known = model_files.find(model) if isinstance(model, str) else None
-    if known is not None:
-        return [("model", known.name)]
+    spec = model_files.find(model) if isinstance(model, str) else None
+    if spec is not None:
+        return [("model", spec.name)]
     try:
         folder = os.path.realpath(path)  # independent of the working folder
     except ValueError:  # an invalid path; reading the folder reports it

@@ -89,8 +89,8 @@ class CrossEncoder:
         logits = run_all(lambda part: self._logits(*(inputs[place][0] for place in part)), parts)
         scores = {
             place: score
-            for part, found in zip(parts, logits, strict=True)
-            for place, score in zip(part, found, strict=True)
+            for part, values in zip(parts, logits, strict=True)
+            for place, score in zip(part, values, strict=True)
         }
         return [PairScore(scores[place], cut) for place, (_, cut) in enumerate(inputs)]
 
@@ -171,15 +171,15 @@ class CrossEncoder:
         """Return a function from a text to the input of its pair, and whether it was cut."""
         tokenizer = self._loaded().tokenizer
         if self.cuts(query):
-            asked = tokenizer.ends(query, self._most_query_pieces)
+            query_pieces = tokenizer.ends(query, self._most_query_pieces)
         else:
-            asked = tokenizer.query(query)
-        room = self._local.max_length - tokenizer.pair.size - len(asked)
+            query_pieces = tokenizer.query(query)
+        room = self._local.max_length - tokenizer.pair.size - len(query_pieces)
         read_whole = self._local.query_length is None
         if room < _LEAST_PASSAGE_PIECES or (
             read_whole and self._local.template is not None and tokenizer.clips(query)
         ):
-            most = len(asked) + room - _LEAST_PASSAGE_PIECES
+            most = len(query_pieces) + room - _LEAST_PASSAGE_PIECES
             if most < 1:
                 raise ModelError(
                     "model_unsupported",
@@ -190,14 +190,14 @@ class CrossEncoder:
             raise InputError(
                 "query_too_long",
                 f"the query has {counted(len(query), 'character')} and "
-                f"{counted(len(asked), 'word piece')}, and "
+                f"{counted(len(query_pieces), 'word piece')}, and "
                 f"{self.name} reads at most {most}: pass only the part with the request",
             )
 
         def read(text: str) -> tuple[Input, bool]:
             pieces = tokenizer.document(text, room + 1)
             truncated = len(pieces) > room or tokenizer.clips(text)
-            return tokenizer.pair.around(asked, pieces[:room]), truncated
+            return tokenizer.pair.around(query_pieces, pieces[:room]), truncated
 
         return read
 

@@ -263,14 +263,14 @@ def permutation(answer: str, number: int) -> list[int]:
         ValueError: If the answer names no passage.
     """
     text = _THINKING.sub("", answer)[-_MOST_READ:]
-    lists = [_PLACES.sub("", listed) for listed in _LIST.findall(text)]
+    lists = [_PLACES.sub("", part) for part in _LIST.findall(text)]
     if not lists:
         lists = [" ".join(_BRACKETED.findall(text))]
     if not lists[0]:
         lists = _BARE.findall(text)
     best: list[int] = []
-    for listed in lists:
-        named = _named(listed, number)
+    for part in lists:
+        named = _named(part, number)
         if len(named) >= len(best):
             best = named
     if not best:
@@ -489,22 +489,23 @@ def checked_probabilities(answer: object, labels: Sequence[str]) -> list[float]:
         TransportError: If they are not one number in [0, 1] per label that sum to one.
     """
     pairs = answer if isinstance(answer, list) else []
-    found: dict[str, float] = {}
+    probabilities: dict[str, float] = {}
     for label, value in pairs:
         if not isinstance(label, str) or label not in labels:
             raise TransportError("the answer has an option that was not offered")
-        if label in found:
+        if label in probabilities:
             raise TransportError("the answer has an option twice")
         number = isinstance(value, float | int) and not isinstance(value, bool)
         if not number or not 0 <= value <= 1:
             raise TransportError("the answer has a probability that is not between 0 and 1")
-        found[label] = float(value)
-    if len(found) < len(labels):
-        raise TransportError(f"the answer has {share_of(len(found), len(labels), 'probability')}")
-    total = math.fsum(found.values())
+        probabilities[label] = float(value)
+    if len(probabilities) < len(labels):
+        share = share_of(len(probabilities), len(labels), "probability")
+        raise TransportError(f"the answer has {share}")
+    total = math.fsum(probabilities.values())
     if abs(total - 1) > _TOLERANCE + _TOLERANCE_PER_OPTION * len(labels):
         raise TransportError(f"the probabilities of the answer sum to {total:.2f}")
-    return [found[label] for label in labels]
+    return [probabilities[label] for label in labels]
 
 
 def _encode_systemone(model: str, query: str, options: Mapping[str, str]) -> object:

@@ -127,8 +127,8 @@ class GuardedReranker:
         """
         if not passages:
             return Scores()
-        with self._attempt(passages, deadline) as (given, settle):
-            call = partial(self._ask, query, given, deadline, enough)
+        with self._attempt(passages, deadline) as (pool, settle):
+            call = partial(self._ask, query, pool, deadline, enough)
             left = deadline.left
             if left is None:
                 return settle(call())
@@ -156,14 +156,14 @@ class GuardedReranker:
 
         if not passages:
             return Scores()
-        with self._attempt(passages, deadline) as (given, settle):
-            call = partial(self._ask, query, given, deadline, enough)
+        with self._attempt(passages, deadline) as (pool, settle):
+            call = partial(self._ask, query, pool, deadline, enough)
             left = deadline.left
             end = asyncio.timeout(None if left is None else left + _GRACE)
             try:
                 async with end:
                     if isinstance(self.reranker, AsyncReranker):
-                        answer = await self.reranker.ascore(query, given, deadline=deadline)
+                        answer = await self.reranker.ascore(query, pool, deadline=deadline)
                     elif left is None:
                         answer = await asyncio.to_thread(call)
                     else:  # not on the loop's pool, which an abandoned call would block
@@ -174,19 +174,19 @@ class GuardedReranker:
                 raise self._overrun(left) from None
             return settle(answer)
 
-    def _given(self, passages: Sequence[Passage], deadline: Deadline) -> list[Passage]:
+    def _pool(self, passages: Sequence[Passage], deadline: Deadline) -> list[Passage]:
         """Return a copy of the passages to score, or refuse the call."""
         left = deadline.left
         if left == 0:
             raise RerankerError("budget", f"the time was up before {self.name} was called")
         if self.breaker.seconds_closed_off > 0:
             raise self._blocked()
-        given = list(passages)
+        pool = list(passages)
         if left is None:
-            return given
+            return pool
         if self._allow_partial:
-            given = given[: max(self.latency.affordable(left * 1000), LEAST_PAIRS)]
-        least = self._least(given)
+            pool = pool[: max(self.latency.affordable(left * 1000), LEAST_PAIRS)]
+        least = self._least(pool)
         needed = self.latency.floor_ms(least)
         if needed > left * 1000:
             self.latency.forget()
@@ -195,11 +195,11 @@ class GuardedReranker:
                 f"{self.name} needs {needed:.0f} ms for {counted(least, 'passage')}, but only "
                 f"{left * 1000:.0f} ms are left",
             )
-        return given
+        return pool
 
-    def _least(self, given: Sequence[Passage]) -> int:
+    def _least(self, pool: Sequence[Passage]) -> int:
         """Return the number of passages for which the time must be enough."""
-        return min(LEAST_PAIRS, len(given)) if self._stops_in_time else len(given)
+        return min(LEAST_PAIRS, len(pool)) if self._stops_in_time else len(pool)
 
     @contextmanager
     def _attempt(
@@ -209,8 +209,8 @@ class GuardedReranker:
 
         Yields the passages to score, and the function that checks the answer.
         """
-        given = self._given(passages, deadline)
-        number, least = len(given), self._least(given)
+        pool = self._pool(passages, deadline)
+        number, least = len(pool), self._least(pool)
         permit = self.breaker.admit()
         if permit is None:
             raise self._blocked()
@@ -224,7 +224,7 @@ class GuardedReranker:
 
         with permit:
             try:
-                yield given, settle
+                yield pool, settle
             except Exception as error:
                 if not isinstance(error, InputError | ModelError):
                     self.latency.observe_at_least(least, (self._clock() - start) * 1000)
@@ -242,12 +242,12 @@ class GuardedReranker:
         return self._has_endpoint and not spent
 
     def _ask(
-        self, query: str, given: list[Passage], deadline: Deadline, enough: Enough | None
+        self, query: str, pool: list[Passage], deadline: Deadline, enough: Enough | None
     ) -> Sequence[PairScore | None]:
         try:
             if enough is not None and isinstance(self.reranker, AnytimeReranker):
-                return self.reranker.score_until(query, given, deadline=deadline, enough=enough)
-            return self.reranker.score(query, given, deadline=deadline)
+                return self.reranker.score_until(query, pool, deadline=deadline, enough=enough)
+            return self.reranker.score(query, pool, deadline=deadline)
         except StopIteration:  # futures and generators cannot carry a StopIteration
             raise RuntimeError(f"{self.name} raised StopIteration") from None
         except BaseException as error:
@@ -309,12 +309,12 @@ class _Overrun(RerankerError):
 
 
 def _shared(
-    kept: dict[shared_state.RerankerKey, Result],
+    states: dict[shared_state.RerankerKey, Result],
     key: shared_state.RerankerKey,
     make: Callable[[], Result],
 ) -> Result:
     # Without a lock two threads may both create one; setdefault keeps the first.
-    return kept.get(key) or kept.setdefault(key, make())
+    return states.get(key) or states.setdefault(key, make())
 
 
 def _initial_latency(reranker: Reranker) -> LatencyEstimate:

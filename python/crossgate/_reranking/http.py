@@ -174,14 +174,11 @@ class HttpTransport:
         """
         until = time.monotonic() + timeout
         exchange = self.exchange(query, documents)
-        answer = None
-        while True:
-            try:
-                request = exchange.send(answer)
-            except StopIteration as end:
-                scores: Sequence[tuple[int, float]] = end.value
-                return scores
-            answer = self._post(request, until)
+        ended, value = _advanced(exchange, None)
+        while not ended:
+            ended, value = _advanced(exchange, self._post(value, until))
+        scores: Sequence[tuple[int, float]] = value
+        return scores
 
     async def acall(
         self, query: str, documents: Sequence[str], *, timeout: float
@@ -193,14 +190,11 @@ class HttpTransport:
         """
         until = time.monotonic() + timeout
         exchange = self.exchange(query, documents)
-        answer = None
-        while True:
-            try:
-                request = exchange.send(answer)
-            except StopIteration as end:
-                scores: Sequence[tuple[int, float]] = end.value
-                return scores
-            answer = await self._apost(request, until)
+        ended, value = _advanced(exchange, None)
+        while not ended:
+            ended, value = _advanced(exchange, await self._apost(value, until))
+        scores: Sequence[tuple[int, float]] = value
+        return scores
 
     def _post(self, request: object, until: float) -> Any:
         body = bytearray()
@@ -245,6 +239,14 @@ class HttpTransport:
             "headers": {"Authorization": f"Bearer {self._key.reveal()}"} if self._key else {},
             "timeout": httpx2.Timeout(seconds, pool=seconds * _WAITING),
         }
+
+
+def _advanced(exchange: Exchange, answer: object) -> tuple[bool, Any]:
+    """Return whether an exchange has ended, and its scores or else its next request."""
+    try:
+        return False, exchange.send(answer)
+    except StopIteration as end:
+        return True, end.value
 
 
 @cache

@@ -69,15 +69,16 @@ class SemanticBM25:
         Raises:
             ModelError: If the embedder fails.
         """
-        asked: Vector | None = None
+        query_vector: Vector | None = None
         vectors: Sequence[Vector | None] = [None] * len(passages)
-        known = any(passage.cosine is not None for passage in passages)
-        if self._embedder is not None and passages and not known:
-            asked, *vectors = self._embedder.embed([query, *(passage.text for passage in passages)])
+        has_cosines = any(passage.cosine is not None for passage in passages)
+        if self._embedder is not None and passages and not has_cosines:
+            texts = [passage.text for passage in passages]
+            query_vector, *vectors = self._embedder.embed([query, *texts])
             # A text of white space has no vector.
-            if asked is None or any(vector is None for vector in vectors):
-                asked, vectors = None, [None] * len(passages)
-        index = _core.Index(self._language, "", 0 if asked is None else len(asked))
+            if query_vector is None or any(vector is None for vector in vectors):
+                query_vector, vectors = None, [None] * len(passages)
+        index = _core.Index(self._language, "", 0 if query_vector is None else len(query_vector))
         rows = enumerate(zip(passages, vectors, strict=True))
         index.upsert(
             [
@@ -86,7 +87,7 @@ class SemanticBM25:
             ]
         )
         most = max(2, len(passages))
-        hits, _ = index.search(query, asked, blend=self._blend, per_channel=most)
+        hits, _ = index.search(query, query_vector, blend=self._blend, per_channel=most)
         scored = {int(hit.id): hit for hit in hits}
         blended = _core.reblend(
             [

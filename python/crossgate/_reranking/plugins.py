@@ -62,10 +62,10 @@ def load(name: str) -> Reranker | None:
         )
     [(plugin, point)] = points.items()
     try:
-        made = point.load()()
-        if isinstance(made, Reranker):
-            return made
-        cause = f"it returns {type_of(made)}, which lacks name, identity or score"
+        reranker = point.load()()
+        if isinstance(reranker, Reranker):
+            return reranker
+        cause = f"it returns {type_of(reranker)}, which lacks name, identity or score"
     except (Exception, SystemExit) as error:  # code of the plug-in can raise anything
         line = first_line(error)
         name = type(error).__name__

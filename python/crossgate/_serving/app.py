@@ -112,14 +112,14 @@ class Decisions:
             raise Refused(429, "overloaded", "too many requests are waiting: try again later")
         self._waiting += 1
         try:
-            made = await anyio.to_thread.run_sync(decide, limiter=self._turns)
+            decision = await anyio.to_thread.run_sync(decide, limiter=self._turns)
         finally:
             self._waiting -= 1
-        result = made.result if isinstance(made, Explanation) else made
+        result = decision.result if isinstance(decision, Explanation) else decision
         self._verdicts.labels(result.verdict.value).inc()
         for degradation in result.degraded:
             self._degraded.labels(degradation.code).inc()
-        return made
+        return decision
 
 
 class Counted:
@@ -190,13 +190,13 @@ def application(
             )
 
     async def decided(
-        query: str, about: dict[str, Any], given: list[Any], chars: int | None = None
+        query: str, about: dict[str, Any], documents: list[Any], chars: int | None = None
     ) -> RouteResult:
-        if not given:
+        if not documents:
             raise InputError("no_documents", "there are no documents: send at least one")
-        check_number(len(given))
+        check_number(len(documents))
         return await decisions.make(
-            lambda: rerank(query, _candidates(given, chars), **about, **options)
+            lambda: rerank(query, _candidates(documents, chars), **about, **options)
         )
 
     # Only for the OpenAPI description; `Guard` checks the key.
@@ -209,30 +209,34 @@ def application(
         return app.post(path, summary=summary, responses=described, dependencies=asks_for_key)
 
     @post("/v1/rerank", "Like Jina's /v1/rerank and Cohere's version 1", RerankAnswer)
-    async def rerank_v1(asked: RerankRequest) -> Response:
-        result = await decided(asked.query, asked.about(), asked.documents, readable_chars(asked))
-        return _answer(reranked(asked, result, documents=True, model=model), result)
+    async def rerank_v1(request: RerankRequest) -> Response:
+        result = await decided(
+            request.query, request.about(), request.documents, readable_chars(request)
+        )
+        return _answer(reranked(request, result, documents=True, model=model), result)
 
     @post("/v2/rerank", "Like Cohere's version 2", RerankAnswer)
-    async def rerank_v2(asked: RerankRequest) -> Response:
-        result = await decided(asked.query, asked.about(), asked.documents, readable_chars(asked))
-        return _answer(reranked(asked, result, documents=False, model=model), result)
+    async def rerank_v2(request: RerankRequest) -> Response:
+        result = await decided(
+            request.query, request.about(), request.documents, readable_chars(request)
+        )
+        return _answer(reranked(request, result, documents=False, model=model), result)
 
     @post("/voyage/rerank", "Like Voyage's /v1/rerank", VoyageAnswer)
-    async def rerank_voyage(asked: VoyageRequest) -> Response:
-        result = await decided(asked.query, asked.about(), list(asked.documents))
-        return _answer(voyage_ranked(asked, result, model=model), result)
+    async def rerank_voyage(request: VoyageRequest) -> Response:
+        result = await decided(request.query, request.about(), list(request.documents))
+        return _answer(voyage_ranked(request, result, model=model), result)
 
     @post(
         "/rerank",
         "Like TEI's with texts, like Cohere's with documents",
         list[ScoredText] | RerankAnswer,
     )
-    async def rerank_either(asked: TextsRequest | RerankRequest) -> Response:
-        if isinstance(asked, TextsRequest):
-            result = await decided(asked.query, asked.about(), list(asked.texts))
-            return _answer(scored_texts(asked, result), result)
-        return await rerank_v2(asked)
+    async def rerank_either(request: TextsRequest | RerankRequest) -> Response:
+        if isinstance(request, TextsRequest):
+            result = await decided(request.query, request.about(), list(request.texts))
+            return _answer(scored_texts(request, result), result)
+        return await rerank_v2(request)
 
     async def chosen(query: str, question: Choice) -> tuple[dict[str, Any], list[RouteResult]]:
         documents = {
@@ -259,12 +263,12 @@ def application(
         return choice_answer(list(question.criteria), relevances), [result]
 
     @post("/v1/systemone", "Like TypeSafe's /v1/systemone, choices only", SystemOneAnswer)
-    async def systemone(asked: SystemOneRequest) -> Response:
-        check_number(sum(len(question.criteria) for question in asked.questions.values()))
-        query = text_of(asked.state)
+    async def systemone(request: SystemOneRequest) -> Response:
+        check_number(sum(len(question.criteria) for question in request.questions.values()))
+        query = text_of(request.state)
         answers: dict[str, Any] = {}
         results: list[RouteResult] = []
-        for name, question in asked.questions.items():
+        for name, question in request.questions.items():
             answers[name], decisions_made = await chosen(query, question)
             results += decisions_made
         usage = {"input_tokens": 0, "output_tokens": 0}
@@ -278,33 +282,32 @@ def application(
         return router
 
     @post("/explain", "Why a document of the index was not picked", Explained)
-    async def explain(asked: ExplainRequest) -> Response:
-        given = asked.model_dump() | asked.about()
-        explanation = await decisions.make(partial(indexed().explain, **given))
+    async def explain(request: ExplainRequest) -> Response:
+        arguments = request.model_dump() | request.about()
+        explanation = await decisions.make(partial(indexed().explain, **arguments))
         return _answer(explanation.to_dict(), explanation.result)
 
     @post("/route", "Pick the documents of the index that fit, or none")
-    async def route(asked: RouteRequest) -> Response:
-        given = asked.model_dump(exclude={"trace"}) | asked.about()
-        result = await decisions.make(partial(indexed().route, **given))
-        values = result.to_dict(trace=asked.trace, text=True)
-        for hit, shown in zip(values["hits"], result.hits, strict=True):
-            if asked.trace and shown.passage is not None:
-                hit["excerpt"] = shown.excerpt
-        for hit in values["hits"]:
-            hit["metadata"].pop("root", None)  # a folder of this machine
+    async def route(request: RouteRequest) -> Response:
+        arguments = request.model_dump(exclude={"trace"}) | request.about()
+        result = await decisions.make(partial(indexed().route, **arguments))
+        values = result.to_dict(trace=request.trace, text=True)
+        for row, hit in zip(values["hits"], result.hits, strict=True):
+            if request.trace and hit.passage is not None:
+                row["excerpt"] = hit.excerpt
+            row["metadata"].pop("root", None)  # a folder of this machine
         return AsciiJSON(values)
 
     if log is not None:
-        kept = log
+        feedback_log = log
 
         @post("/feedback", "Record which documents fit the query of a decision")
-        async def feedback(asked: Feedback) -> Response:
+        async def feedback(request: Feedback) -> Response:
             # Only JSON is read, which a web page elsewhere cannot send without asking first.
             await anyio.to_thread.run_sync(
-                partial(kept.used, asked.decision_id, asked.fits, judged=True)
+                partial(feedback_log.used, request.decision_id, request.fits, judged=True)
             )
-            return AsciiJSON({"recorded": len(asked.fits)})
+            return AsciiJSON({"recorded": len(request.fits)})
 
     @app.get("/", include_in_schema=False)
     async def page() -> HTMLResponse:
@@ -325,22 +328,22 @@ def application(
         return HTMLResponse(_page(app.openapi()))
 
     # The last middleware is the outermost, so that requests refused by `Guard` are counted.
-    paths = frozenset(getattr(known, "path", "") for known in app.routes)
+    paths = frozenset(getattr(route, "path", "") for route in app.routes)
     app.add_middleware(Counted, registry=registry, paths=paths)
     return app
 
 
-def _candidates(given: list[Any], chars: int | None) -> list[Candidate]:
+def _candidates(documents: list[Any], chars: int | None) -> list[Candidate]:
     """Read texts and mappings, and number them: a client's ids may occur twice.
 
     Args:
-        given: The documents of the request.
+        documents: The documents of the request.
         chars: Characters of each text and body that are read, from its start; None for all.
     """
-    read = [candidate(number, value) for number, value in enumerate(given)]
+    candidates = [candidate(number, value) for number, value in enumerate(documents)]
     return [
         replace(one, id=str(number), text=one.text[:chars], body=one.body[:chars])
-        for number, one in enumerate(read)
+        for number, one in enumerate(candidates)
     ]
 
 
@@ -441,8 +444,8 @@ def _security_policy() -> str:
     """Return the Content-Security-Policy: the page's own script and style, and this server only."""
 
     def hashed(tag: str) -> str:
-        found = re.search(rf"<{tag}>(.*?)</{tag}>", _start_page_text(), re.DOTALL)
-        content = found[1] if found else ""
+        match = re.search(rf"<{tag}>(.*?)</{tag}>", _start_page_text(), re.DOTALL)
+        content = match[1] if match else ""
         digest = base64.b64encode(hashlib.sha256(content.encode("utf-8")).digest()).decode("ascii")
         return f"'sha256-{digest}'"
 

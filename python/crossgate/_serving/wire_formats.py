@@ -259,52 +259,52 @@ class Refusal(BaseModel):
 
 
 def reranked(
-    asked: RerankRequest, result: RouteResult, *, documents: bool, model: str
+    request: RerankRequest, result: RouteResult, *, documents: bool, model: str
 ) -> dict[str, Any]:
     """Answer as Cohere and Jina do: clients of each ignore the fields of the other.
 
     Args:
-        asked: The request.
+        request: The request.
         result: The decision.
         documents: Whether texts are returned if the request does not say.
         model: Name of the model that answered.
     """
-    back = documents if asked.return_documents is None else asked.return_documents
+    back = documents if request.return_documents is None else request.return_documents
     return {
         "id": str(uuid4()),
         "model": model,
         "results": [
             {"index": hit.index, "relevance_score": number}
-            | ({"truncated": True} if _is_truncated(asked, hit) else {})
-            | ({"document": _document(asked.documents, hit)} if back else {})
-            for hit, number in ranked(result, limit=asked.top_n, least=asked.min_relevance)
+            | ({"truncated": True} if _is_truncated(request, hit) else {})
+            | ({"document": _document(request.documents, hit)} if back else {})
+            for hit, number in ranked(result, limit=request.top_n, least=request.min_relevance)
         ],
         "usage": {"total_tokens": 0},
         "meta": {"api_version": {"version": "2"}, "billed_units": {"search_units": 0}},
     }
 
 
-def voyage_ranked(asked: VoyageRequest, result: RouteResult, *, model: str) -> dict[str, Any]:
+def voyage_ranked(request: VoyageRequest, result: RouteResult, *, model: str) -> dict[str, Any]:
     """Answer as Voyage does."""
     return {
         "object": "list",
         "data": [
             {"index": hit.index, "relevance_score": number}
-            | ({"document": hit.document.text} if asked.return_documents else {})
-            for hit, number in ranked(result, limit=asked.top_k, least=asked.min_relevance)
+            | ({"document": hit.document.text} if request.return_documents else {})
+            for hit, number in ranked(result, limit=request.top_k, least=request.min_relevance)
         ],
         "model": model,
         "usage": {"total_tokens": 0},
     }
 
 
-def scored_texts(asked: TextsRequest, result: RouteResult) -> list[dict[str, Any]]:
+def scored_texts(request: TextsRequest, result: RouteResult) -> list[dict[str, Any]]:
     """Answer as TEI does; `raw_scores` are the cross-encoder's scores, if it answered."""
-    pairs = ranked(result, limit=asked.top_n, least=asked.min_relevance)
-    raw = asked.raw_scores and all(hit.rerank_score is not None for hit, _ in pairs)
+    pairs = ranked(result, limit=request.top_n, least=request.min_relevance)
+    raw = request.raw_scores and all(hit.rerank_score is not None for hit, _ in pairs)
     return [
         {"index": hit.index, "score": hit.rerank_score if raw else number}
-        | ({"text": hit.document.text} if asked.return_text else {})
+        | ({"text": hit.document.text} if request.return_text else {})
         for hit, number in pairs
     ]
 
@@ -360,21 +360,21 @@ def refusal(path: str, code: str, message: str, *, texts: bool = False) -> dict[
     return {"error": {"code": code, "message": message}}
 
 
-def readable_chars(asked: RerankRequest) -> int | None:
+def readable_chars(request: RerankRequest) -> int | None:
     """Return how many characters of each document are read; None for all."""
-    tokens = asked.max_tokens_per_doc
+    tokens = request.max_tokens_per_doc
     return None if tokens is None else tokens * _CHARS_PER_TOKEN
 
 
-def _is_truncated(asked: RerankRequest, hit: Hit) -> bool:
-    chars = readable_chars(asked)
+def _is_truncated(request: RerankRequest, hit: Hit) -> bool:
+    chars = readable_chars(request)
     if chars is None:
         return hit.truncated
-    document = asked.documents[hit.index or 0]
+    document = request.documents[hit.index or 0]
     texts = [document] if isinstance(document, str) else document.values()
     return hit.truncated or any(isinstance(text, str) and len(text) > chars for text in texts)
 
 
-def _document(given: Sequence[Text], hit: Hit) -> Mapping[str, Any]:
-    document = given[hit.index or 0]
+def _document(documents: Sequence[Text], hit: Hit) -> Mapping[str, Any]:
+    document = documents[hit.index or 0]
     return {"text": document} if isinstance(document, str) else document

@@ -166,9 +166,9 @@ class JsonLinesLog:
             SourceError: `unwritable` if the file cannot be written; `not_a_log` if it holds
                 something else.
         """
-        given = list(ids) if not isinstance(ids, str) else ids
-        check_ids("used", given)
-        values = {"used": list(dict.fromkeys(given))}
+        uses = list(ids) if not isinstance(ids, str) else ids
+        check_ids("used", uses)
+        values = {"used": list(dict.fromkeys(uses))}
         self._note("use", decision_id, {**values, "judged": True} if judged else values)
 
     def scored(self, decision_id: str, reranked: RouteResult) -> None:
@@ -332,9 +332,9 @@ def _ids(values: Mapping[str, Any], key: str) -> tuple[str, ...]:
     return tuple(ids)
 
 
-def _pairs(found: object) -> dict[str, tuple[float, bool]]:
+def _pairs(rows: object) -> dict[str, tuple[float, bool]]:
     pairs: dict[str, tuple[float, bool]] = {}
-    for value in found if isinstance(found, list) else [None]:
+    for value in rows if isinstance(rows, list) else [None]:
         row = value if isinstance(value, dict) else {}
         id, score = row.get("id"), row.get("score")
         if not _is_unicode(id) or not isinstance(score, float | int) or isinstance(score, bool):

@@ -69,28 +69,28 @@ class CrossgateRanker(BaseRanker):  # type: ignore[misc, unused-ignore]
             InputError: For a query or text that cannot be used; it is a ValueError.
             ValueError: If there are fewer or more ids or metadata than documents.
         """
-        given = _documents(docs, doc_ids, metadata)
-        texts = [document.text for document in given]
-        return _results(query, given, rerank(query, texts, **self._options))
+        documents = _documents(docs, doc_ids, metadata)
+        texts = [document.text for document in documents]
+        return _results(query, documents, rerank(query, texts, **self._options))
 
     async def rank_async(
         self, query: str, docs: Texts, doc_ids: Ids = None, metadata: Metadata = None
     ) -> RankedResults:
         """Do what `rank` does without blocking the event loop."""
-        given = _documents(docs, doc_ids, metadata)
-        texts = [document.text for document in given]
-        return _results(query, given, await arerank(query, texts, **self._options))
+        documents = _documents(docs, doc_ids, metadata)
+        texts = [document.text for document in documents]
+        return _results(query, documents, await arerank(query, texts, **self._options))
 
 
 def _documents(docs: Texts, ids: Ids, metadata: Metadata) -> list[Document]:
-    given = [docs] if isinstance(docs, str | Document) else list(docs)
+    documents = [docs] if isinstance(docs, str | Document) else list(docs)
     for name, values in (("doc_ids", ids), ("metadata", metadata)):
-        if values is not None and len(values) != len(given):
+        if values is not None and len(values) != len(documents):
             raise ValueError(
-                f"{len(values)} {name} for {counted(len(given), 'document')}: pass one for each"
+                f"{len(values)} {name} for {counted(len(documents), 'document')}: pass one for each"
             )
     documents = []
-    for position, value in enumerate(given):
+    for position, value in enumerate(documents):
         document = Document(value) if isinstance(value, str) else copy(value)
         if ids is not None:
             document.doc_id = ids[position]
@@ -102,9 +102,9 @@ def _documents(docs: Texts, ids: Ids, metadata: Metadata) -> list[Document]:
     return documents
 
 
-def _results(query: str, given: list[Document], result: RouteResult) -> RankedResults:
+def _results(query: str, documents: list[Document], result: RouteResult) -> RankedResults:
     rows = [
-        Result(document=given[hit.index or 0], score=number, rank=rank)
+        Result(document=documents[hit.index or 0], score=number, rank=rank)
         for rank, (hit, number) in enumerate(ranked(result), start=1)
     ]
     return RankedResults(results=rows, query=query, has_scores=True)

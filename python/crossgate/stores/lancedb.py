@@ -139,20 +139,20 @@ class CrossgateReranker(Reranker):  # type: ignore[misc, unused-ignore]
         """Return the selected rows, best first."""
         return self._reranked(query, fts_results)
 
-    def _reranked(self, query: str, found: pyarrow.Table) -> pyarrow.Table:
+    def _reranked(self, query: str, table: pyarrow.Table) -> pyarrow.Table:
         pyarrow = common.package("pyarrow", "lancedb")
-        if self.column not in found.column_names:
+        if self.column not in table.column_names:
             raise InputError(
                 "malformed_candidate",
-                f"the rows have no {self.column!r}, only {', '.join(found.column_names)}",
+                f"the rows have no {self.column!r}, only {', '.join(table.column_names)}",
             )
         rows = [
             {"id": str(position), "text": text, "score": -float(position)}
-            for position, text in enumerate(found[self.column].to_pylist())
+            for position, text in enumerate(table[self.column].to_pylist())
         ]
         result = rerank(query, rows, limit=self.limit, **self.options)
         if self.on_result is not None:
             self.on_result(result)
         scores = pyarrow.array([hit.score for hit in result.selected], pyarrow.float32())
-        kept = found.take(pyarrow.array([int(id) for id in result.ids], pyarrow.int64()))
-        return self._keep_relevance_score(kept.append_column(_SCORE, scores))
+        selection = table.take(pyarrow.array([int(id) for id in result.ids], pyarrow.int64()))
+        return self._keep_relevance_score(selection.append_column(_SCORE, scores))
