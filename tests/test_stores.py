@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from conftest import LIBRARY, FunctionReranker, LengthReranker, WordEmbedder, refused
-from crossgate import Candidate, Profile, RouteResult
+from crossgate import Hit, Profile, RouteResult
 from crossgate._core import Winner
 from crossgate.stores import _store_rows as common
 
@@ -399,31 +399,36 @@ def test_a_row_without_text_is_empty(engine: str, tmp_path: Path) -> None:
         assert [hit.dropped for hit in result.hits if hit.id == "bare"] == ["empty"]
 
 
-def candidates_of(*rows: common.Row) -> list[Candidate]:
-    given = {"text": "text", "title": None, "candidates": 1, "limit": None}
-    result = common.search(rows, "b", vector=None, options={"reranker": None}, **given)
-    return [hit.document for hit in result.hits]
+def hits_of(*rows: common.Row) -> list[Hit]:
+    options = {"reranker": None}
+    result = common.rerank_rows("b", rows, text="text", title=None, limit=None, options=options)
+    return list(result.hits)
 
 
 def test_a_text_that_is_no_text() -> None:
     row = common.Row(id="a", values={"text": 3})
-    assert "the text of 'a' is 3" in refused("malformed_candidate", candidates_of, row)
+    assert "the text of 'a' is 3" in refused("malformed_candidate", hits_of, row)
     row = common.Row(id="a", values={"body": "b"})
-    assert "no 'text'; their columns: body" in refused("malformed_candidate", candidates_of, row)
+    assert "no 'text'; their columns: body" in refused("malformed_candidate", hits_of, row)
 
 
 def test_metadata_that_json_cannot_represent_does_not_fail_a_search() -> None:
     now = datetime(2031, 3, 15, tzinfo=UTC)
     values = {"text": "b", "at": now, "blob": b"\0", "odd": math.nan, "n": 3}
-    [document] = candidates_of(common.Row(id="a", values=values, vector=[0.0, 0.0]))
-    assert document.metadata == {"at": now.isoformat(), "blob": "<bytes>", "odd": "<float>", "n": 3}
-    assert document.vector is None
+    [hit] = hits_of(common.Row(id="a", values=values, vector=[0.0, 0.0]))
+    assert hit.document.metadata == {
+        "at": now.isoformat(),
+        "blob": "<bytes>",
+        "odd": "<float>",
+        "n": 3,
+    }
+    assert hit.cosine is None
 
 
 @pytest.mark.parametrize(("cosine", "read"), [(math.nan, None), (1.0000002, 1.0)])
 def test_cosine_is_finite_and_at_most_1(cosine: float, read: float | None) -> None:
     row = common.Row(id=7, values={"text": "b"}, cosine=cosine)
-    assert [(one.id, one.cosine) for one in candidates_of(row)] == [("7", read)]
+    assert [(one.id, one.cosine) for one in hits_of(row)] == [("7", read)]
 
 
 def test_a_vector_of_another_width_is_the_engines_error(search: Search) -> None:

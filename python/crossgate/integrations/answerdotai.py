@@ -83,14 +83,14 @@ class CrossgateRanker(BaseRanker):  # type: ignore[misc, unused-ignore]
 
 
 def _documents(docs: Texts, ids: Ids, metadata: Metadata) -> list[Document]:
-    documents = [docs] if isinstance(docs, str | Document) else list(docs)
+    inputs = [docs] if isinstance(docs, str | Document) else list(docs)
     for name, values in (("doc_ids", ids), ("metadata", metadata)):
-        if values is not None and len(values) != len(documents):
+        if values is not None and len(values) != len(inputs):
             raise ValueError(
-                f"{len(values)} {name} for {counted(len(documents), 'document')}: pass one for each"
+                f"{len(values)} {name} for {counted(len(inputs), 'document')}: pass one for each"
             )
     documents = []
-    for position, value in enumerate(documents):
+    for position, value in enumerate(inputs):
         document = Document(value) if isinstance(value, str) else copy(value)
         if ids is not None:
             document.doc_id = ids[position]

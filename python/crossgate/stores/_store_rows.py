@@ -1,4 +1,4 @@
-"""The search that all adapters share: checks, candidates from rows, and the call of `rerank`."""
+"""Shared by the adapters: checks, candidates from rows, and the call of `rerank`."""
 
 from __future__ import annotations
 
@@ -37,43 +37,54 @@ class Row:
     vector: Sequence[float] | None = None
 
 
-def search(
-    rows: Iterable[Row],
-    query: str,
-    *,
-    vector: Sequence[float] | None,
-    text: str,
-    title: str | None,
-    candidates: int,
-    limit: int | None,
-    options: Mapping[str, Any],
-) -> RouteResult:
-    """Check the arguments, fetch the rows of an engine, and pass them to `rerank`.
-
-    A row of an id that another channel has found already is left out. A row without text has an
-    empty text, which `rerank` reports as `empty`.
-
-    Args:
-        rows: Fetches the rows when it is iterated, after the checks.
-        query: The query.
-        vector: Its vector, or None.
-        text: Column of the text.
-        title: Column of the title, or None.
-        candidates: How many documents the engine is asked for per channel.
-        limit: Maximum number to select; None for all that pass.
-        options: Further arguments of `crossgate.rerank`.
+def check_search(
+    query: str, vector: Sequence[float] | None, candidates: int, limit: int | None
+) -> None:
+    """Check the arguments before the engine is queried.
 
     Raises:
-        InputError: `empty_query`, `query_too_long`, `invalid_text`, `out_of_range`, `not_finite` or
-            `zero_vector` for a vector without a direction, or `malformed_candidate` if no row has
-            the column of the text or the title, or if a text is not text.
+        InputError: `empty_query`, `query_too_long`, `invalid_text`, `out_of_range`, or `not_finite`
+            or `zero_vector` for a vector without a direction.
     """
     check_query(query)
     check_limit(limit)
     if candidates < 1:
         raise InputError("out_of_range", f"candidates is {candidates}: it must be at least 1")
-    if vector is not None:
-        _check_vector(vector)
+    if vector is None:
+        return
+    for position, value in enumerate(vector):
+        if not (isinstance(value, Real) and math.isfinite(value)):
+            raise InputError("not_finite", f"element {position} of the query's vector is {value!r}")
+    if not any(vector):
+        raise InputError("zero_vector", "the query's vector is empty or all zeros")
+
+
+def rerank_rows(
+    query: str,
+    rows: Iterable[Row],
+    *,
+    text: str,
+    title: str | None,
+    limit: int | None,
+    options: Mapping[str, Any],
+) -> RouteResult:
+    """Pass the rows of an engine to `rerank`.
+
+    A row of an id that another channel has found already is left out. A row without text has an
+    empty text, which `rerank` reports as `empty`.
+
+    Args:
+        query: The query.
+        rows: The rows.
+        text: Column of the text.
+        title: Column of the title, or None.
+        limit: Maximum number to select; None for all that pass.
+        options: Further arguments of `crossgate.rerank`.
+
+    Raises:
+        InputError: `malformed_candidate` if no row has the column of the text or the title, or if a
+            text is not text.
+    """
     by_id: dict[str, Row] = {}
     for row in rows:
         by_id.setdefault(str(row.id), row)
@@ -112,14 +123,6 @@ def package(name: str, extra: str) -> Any:
 def nothing_to_search_with() -> InputError:
     """Return the error for a search by neither words nor a vector."""
     return InputError("out_of_range", "neither words nor a vector: there is nothing to search with")
-
-
-def _check_vector(vector: Sequence[float]) -> None:
-    for position, value in enumerate(vector):
-        if not (isinstance(value, Real) and math.isfinite(value)):
-            raise InputError("not_finite", f"element {position} of the query's vector is {value!r}")
-    if not any(vector):
-        raise InputError("zero_vector", "the query's vector is empty or all zeros")
 
 
 def _no_column(column: str, columns: Iterable[str]) -> InputError:

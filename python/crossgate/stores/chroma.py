@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from crossgate.stores import _store_rows as common
@@ -49,32 +49,24 @@ def search(
         InputError: As `crossgate.rerank`.
         Exception: Any error of Chroma, such as for a collection that was deleted.
     """
-
-    def fetch() -> Iterator[common.Row]:
-        asked: Any = common.numbers(vector)
-        columns: Any = collection.query(
-            query_embeddings=[asked],
-            n_results=candidates,
-            where=where,
-            where_document=where_document,
-            include=["documents", "metadatas", "embeddings"],
-        )
-        for id, document, fields, embedding in zip(
-            *(columns[name][0] for name in ("ids", "documents", "metadatas", "embeddings")),
-            strict=True,
-        ):
-            values = dict(fields or {})
-            if text is None:
-                values[_DOCUMENT] = document
-            yield common.Row(id=id, values=values, vector=common.numbers(embedding))
-
-    return common.search(
-        fetch(),
-        query,
-        vector=vector,
-        text=text or _DOCUMENT,
-        title=title,
-        candidates=candidates,
-        limit=limit,
-        options={"vector": vector, **options},
+    common.check_search(query, vector, candidates, limit)
+    asked: Any = common.numbers(vector)
+    columns: Any = collection.query(
+        query_embeddings=[asked],
+        n_results=candidates,
+        where=where,
+        where_document=where_document,
+        include=["documents", "metadatas", "embeddings"],
     )
+    rows = []
+    for id, document, fields, embedding in zip(
+        *(columns[name][0] for name in ("ids", "documents", "metadatas", "embeddings")),
+        strict=True,
+    ):
+        values = dict(fields or {})
+        if text is None:
+            values[_DOCUMENT] = document
+        rows.append(common.Row(id=id, values=values, vector=common.numbers(embedding)))
+    options = {"vector": vector, **options}
+    text = text or _DOCUMENT
+    return common.rerank_rows(query, rows, text=text, title=title, limit=limit, options=options)

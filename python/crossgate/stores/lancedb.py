@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from crossgate._decision.rerank_candidates import rerank
@@ -58,34 +58,25 @@ def search(
         InputError: As `crossgate.rerank`; `out_of_range` if neither words nor a vector are given.
         Exception: Any error of LanceDB, such as for a missing column.
     """
-
-    def fetch() -> Iterator[common.Row]:
-        builders: list[Any] = []
-        if vector is not None:
-            builders.append(table.search(common.numbers(vector), vector_column_name=embedding))
-        if words:
-            # Not a bare string, which would search every full-text index of the table.
-            match = common.package("lancedb.query", "lancedb").MatchQuery(query, text)
-            builders.append(table.search(match, query_type="fts"))
-        if not builders:
-            raise common.nothing_to_search_with()
-        for builder in builders:
-            filtered = builder.where(where) if where else builder
-            for row in filtered.limit(candidates).to_list():
-                values = {name: value for name, value in row.items() if name not in _INTERNAL}
-                own = values.pop(embedding, None)
-                yield common.Row(id=common.taken(values, id), values=values, vector=own)
-
-    return common.search(
-        fetch(),
-        query,
-        vector=vector,
-        text=text,
-        title=title,
-        candidates=candidates,
-        limit=limit,
-        options={"vector": vector, **options},
-    )
+    common.check_search(query, vector, candidates, limit)
+    builders: list[Any] = []
+    if vector is not None:
+        builders.append(table.search(common.numbers(vector), vector_column_name=embedding))
+    if words:
+        # Not a bare string, which would search every full-text index of the table.
+        match = common.package("lancedb.query", "lancedb").MatchQuery(query, text)
+        builders.append(table.search(match, query_type="fts"))
+    if not builders:
+        raise common.nothing_to_search_with()
+    rows = []
+    for builder in builders:
+        filtered = builder.where(where) if where else builder
+        for row in filtered.limit(candidates).to_list():
+            values = {name: value for name, value in row.items() if name not in _INTERNAL}
+            own = values.pop(embedding, None)
+            rows.append(common.Row(id=common.taken(values, id), values=values, vector=own))
+    options = {"vector": vector, **options}
+    return common.rerank_rows(query, rows, text=text, title=title, limit=limit, options=options)
 
 
 class CrossgateReranker(Reranker):  # type: ignore[misc, unused-ignore]

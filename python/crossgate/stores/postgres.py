@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from crossgate.stores import _store_rows as common
@@ -80,41 +80,32 @@ def search(
         ModelError: `dependency_missing` without psycopg.
         Exception: Any error of the connection, such as for a missing table.
     """
+    common.check_search(query, vector, candidates, limit)
     psycopg = common.package("psycopg", "postgres")
     sql = psycopg.sql
-
-    def fetch() -> Iterator[common.Row]:
-        # Tuples, whatever rows the connection makes.
-        cursor = connection.cursor(row_factory=psycopg.rows.tuple_row)
-        schema = cursor.execute(_SCHEMA_OF_PGVECTOR).fetchone()
-        distance = sql.SQL(_DISTANCE).format(
-            embedding=sql.Identifier(embedding), schema=sql.Identifier(*(schema or ("public",)))
-        )
-        statement = sql.SQL(_STATEMENT).format(
-            table=sql.Identifier(*([table] if isinstance(table, str) else table)),
-            embedding=sql.Identifier(embedding),
-            id=sql.Identifier(id),
-            text=sql.Identifier(text),
-            distance=distance,
-            # A constant, so that an index on the expression can be used.
-            configuration=sql.SQL("{}::regconfig").format(sql.Literal(configuration)),
-        )
-        parameters = {
-            "query": query.replace("\0", " "),
-            "vector": None if vector is None else str(common.numbers(vector)),
-            "most": candidates,
-            "embedding": embedding,
-        }
-        for values, cosine in cursor.execute(statement, parameters).fetchall():
-            yield common.Row(id=common.taken(values, id), values=values, cosine=cosine)
-
-    return common.search(
-        fetch(),
-        query,
-        vector=vector,
-        text=text,
-        title=title,
-        candidates=candidates,
-        limit=limit,
-        options=options,
+    # Tuples, whatever rows the connection makes.
+    cursor = connection.cursor(row_factory=psycopg.rows.tuple_row)
+    schema = cursor.execute(_SCHEMA_OF_PGVECTOR).fetchone()
+    distance = sql.SQL(_DISTANCE).format(
+        embedding=sql.Identifier(embedding), schema=sql.Identifier(*(schema or ("public",)))
     )
+    statement = sql.SQL(_STATEMENT).format(
+        table=sql.Identifier(*([table] if isinstance(table, str) else table)),
+        embedding=sql.Identifier(embedding),
+        id=sql.Identifier(id),
+        text=sql.Identifier(text),
+        distance=distance,
+        # A constant, so that an index on the expression can be used.
+        configuration=sql.SQL("{}::regconfig").format(sql.Literal(configuration)),
+    )
+    parameters = {
+        "query": query.replace("\0", " "),
+        "vector": None if vector is None else str(common.numbers(vector)),
+        "most": candidates,
+        "embedding": embedding,
+    }
+    rows = [
+        common.Row(id=common.taken(values, id), values=values, cosine=cosine)
+        for values, cosine in cursor.execute(statement, parameters).fetchall()
+    ]
+    return common.rerank_rows(query, rows, text=text, title=title, limit=limit, options=options)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from crossgate._support.errors import InputError
@@ -50,34 +50,25 @@ def search(
         InputError: As `crossgate.rerank`.
         Exception: Any error of the client, such as for a missing collection.
     """
-
-    def fetch() -> Iterator[common.Row]:
-        points = client.query_points(
-            collection,
-            query=common.numbers(vector),
-            using=using,
-            query_filter=query_filter,
-            limit=candidates,
-            with_payload=True,
-            with_vectors=[using] if using else True,
-        ).points
-        for point in points:
-            embedding: Any = point.vector
-            if isinstance(embedding, dict):
-                embedding = embedding.get(using or "")
-            if embedding is None:
-                raise InputError(
-                    "malformed_candidate", f"point {point.id!r} has no vector: name one with using"
-                )
-            yield common.Row(id=point.id, values=dict(point.payload or {}), vector=embedding)
-
-    return common.search(
-        fetch(),
-        query,
-        vector=vector,
-        text=text,
-        title=title,
-        candidates=candidates,
-        limit=limit,
-        options={"vector": vector, **options},
-    )
+    common.check_search(query, vector, candidates, limit)
+    points = client.query_points(
+        collection,
+        query=common.numbers(vector),
+        using=using,
+        query_filter=query_filter,
+        limit=candidates,
+        with_payload=True,
+        with_vectors=[using] if using else True,
+    ).points
+    rows = []
+    for point in points:
+        embedding: Any = point.vector
+        if isinstance(embedding, dict):
+            embedding = embedding.get(using or "")
+        if embedding is None:
+            raise InputError(
+                "malformed_candidate", f"point {point.id!r} has no vector: name one with using"
+            )
+        rows.append(common.Row(id=point.id, values=dict(point.payload or {}), vector=embedding))
+    options = {"vector": vector, **options}
+    return common.rerank_rows(query, rows, text=text, title=title, limit=limit, options=options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from crossgate._support.errors import InputError, ModelError
@@ -61,53 +61,43 @@ def search(
         ModelError: `dependency_missing` without sqlite-vec, or if the connection cannot load it.
         Exception: Any error of the connection, such as for a missing table.
     """
-
-    def fetch() -> Iterator[common.Row]:
-        terms = _terms(query)
-        parameters: dict[str, Any] = {"most": candidates, "terms": terms}
-        # Only names that `_name` has quoted become part of a statement.
-        channels = []
-        cosine, joined = "NULL", ""
-        if vectors is not None and vector is not None:
-            _load(connection)
-            parameters["vector"] = struct.pack(f"<{len(vector)}f", *vector)
-            table, column = _name(vectors), _name(embedding)
-            nearest = f"SELECT rowid FROM {table} WHERE {column} MATCH :vector AND k = :most"  # noqa: S608
-            channels.append(nearest)
-            distance = f"vec_distance_cosine(v.{column}, :vector)"
-            cosine = f"CASE WHEN v.{column} IS NOT NULL THEN 1 - {distance} END"
-            joined = f"LEFT JOIN {table} AS v ON v.rowid = d.rowid"
-        elif words is None:
-            raise common.nothing_to_search_with()
-        if words is not None and terms:
-            table = _name(words)
-            matching = f"SELECT rowid FROM {table} WHERE {table} MATCH :terms"  # noqa: S608
-            channels.append(f"SELECT rowid FROM ({matching} ORDER BY rank LIMIT :most)")  # noqa: S608
-        if not channels:
-            return
-        # UNION would sort the channels, which sqlite-vec refuses; IN removes duplicates as well.
-        cursor = connection.cursor()
-        cursor.row_factory = None  # tuples, whatever rows the connection makes
-        cursor.execute(
-            f"SELECT {cosine}, d.* FROM {_name(documents)} AS d {joined} "  # noqa: S608
-            f"WHERE d.rowid IN ({' UNION ALL '.join(channels)})",
-            parameters,
-        )
-        columns = [description[0] for description in cursor.description[1:]]
-        for similarity, *row in cursor.fetchall():
-            values = dict(zip(columns, row, strict=True))
-            yield common.Row(id=common.taken(values, id), values=values, cosine=similarity)
-
-    return common.search(
-        fetch(),
-        query,
-        vector=vector,
-        text=text,
-        title=title,
-        candidates=candidates,
-        limit=limit,
-        options=options,
+    common.check_search(query, vector, candidates, limit)
+    terms = _terms(query)
+    parameters: dict[str, Any] = {"most": candidates, "terms": terms}
+    # Only names that `_name` has quoted become part of a statement.
+    channels = []
+    cosine, joined = "NULL", ""
+    if vectors is not None and vector is not None:
+        _load(connection)
+        parameters["vector"] = struct.pack(f"<{len(vector)}f", *vector)
+        table, column = _name(vectors), _name(embedding)
+        nearest = f"SELECT rowid FROM {table} WHERE {column} MATCH :vector AND k = :most"  # noqa: S608
+        channels.append(nearest)
+        distance = f"vec_distance_cosine(v.{column}, :vector)"
+        cosine = f"CASE WHEN v.{column} IS NOT NULL THEN 1 - {distance} END"
+        joined = f"LEFT JOIN {table} AS v ON v.rowid = d.rowid"
+    elif words is None:
+        raise common.nothing_to_search_with()
+    if words is not None and terms:
+        table = _name(words)
+        matching = f"SELECT rowid FROM {table} WHERE {table} MATCH :terms"  # noqa: S608
+        channels.append(f"SELECT rowid FROM ({matching} ORDER BY rank LIMIT :most)")  # noqa: S608
+    if not channels:
+        return common.rerank_rows(query, [], text=text, title=title, limit=limit, options=options)
+    # UNION would sort the channels, which sqlite-vec refuses; IN removes duplicates as well.
+    cursor = connection.cursor()
+    cursor.row_factory = None  # tuples, whatever rows the connection makes
+    cursor.execute(
+        f"SELECT {cosine}, d.* FROM {_name(documents)} AS d {joined} "  # noqa: S608
+        f"WHERE d.rowid IN ({' UNION ALL '.join(channels)})",
+        parameters,
     )
+    columns = [description[0] for description in cursor.description[1:]]
+    rows = []
+    for similarity, *row in cursor.fetchall():
+        values = dict(zip(columns, row, strict=True))
+        rows.append(common.Row(id=common.taken(values, id), values=values, cosine=similarity))
+    return common.rerank_rows(query, rows, text=text, title=title, limit=limit, options=options)
 
 
 def _terms(query: str) -> str:
