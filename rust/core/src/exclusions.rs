@@ -11,6 +11,7 @@ use std::borrow::Cow;
 mod forms;
 
 use crate::lists::lists;
+use crate::steps::step;
 use crate::words::{Token, item_mark, sentences, tokens};
 use forms::{Form, GENERAL, Object};
 
@@ -86,6 +87,8 @@ struct Sentence<'a> {
     /// Without the mark of an item or a heading; places count from the start of the text.
     tokens: Vec<Token<'a>>,
     is_question: bool,
+    /// The first word that begins a condition or a relative clause.
+    first_link: usize,
 }
 
 impl<'a> Sentence<'a> {
@@ -106,7 +109,7 @@ impl<'a> Sentence<'a> {
         while tokens.last().is_some_and(|last| ".!?…".contains(&*last.text)) {
             tokens.pop();
         }
-        Self { text, start, end, tokens, is_question }
+        Self { text, start, end, is_question, first_link: first_link(&tokens), tokens }
     }
 
     /// The whole sentence, left out.
@@ -271,7 +274,7 @@ impl<'a> Sentence<'a> {
         }
         let stop = self.clause_end(at);
         let tokens = self.tokens.get(at..stop)?.to_vec();
-        let clause = Self { tokens, ..*self };
+        let clause = Self { first_link: first_link(&tokens), tokens, ..*self };
         clause.turns_away().then_some(stop)
     }
 
@@ -311,10 +314,7 @@ impl<'a> Sentence<'a> {
 
     /// Whether no condition or relative clause begins before this place.
     fn is_free(&self, at: usize) -> bool {
-        let links = |token: &Token<'_>| {
-            token.text.split('\'').next().is_some_and(|word| LINKS.contains(&word))
-        };
-        !self.tokens.iter().take(at).any(links)
+        at <= self.first_link
     }
 
     /// The token behind a clause, whose form ends at this token.
@@ -376,6 +376,15 @@ impl<'a> Sentence<'a> {
     }
 }
 
+fn first_link(tokens: &[Token<'_>]) -> usize {
+    tokens.iter().position(is_link).unwrap_or(tokens.len())
+}
+
+fn is_link(token: &Token<'_>) -> bool {
+    step();
+    token.text.split('\'').next().is_some_and(|word| LINKS.contains(&word))
+}
+
 lists!("exclusion_words.txt": CONDITIONS, STATING, LINKS);
 
 #[cfg(test)]
@@ -383,6 +392,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::steps::assert_linear;
 
     #[test]
     fn sentences_that_rule_something_out_are_left_out() {
@@ -680,6 +690,13 @@ mod tests {
             ("And bars, not for maps but use for costs.", "And bars but use for costs."),
         ] {
             assert_left(text, left);
+        }
+    }
+
+    #[test]
+    fn a_long_sentence_takes_as_long_as_its_length() {
+        for piece in ["y ", "(not ", "- not a "] {
+            assert_linear(piece, |text| strip_exclusions(text).len());
         }
     }
 

@@ -9,6 +9,7 @@ use crate::coverage::information;
 use crate::language::{Language, language};
 use crate::lists::lists;
 use crate::probability::logistic;
+use crate::steps::step;
 use crate::stop_words::is_stop_word;
 use crate::text::Analyzer;
 use crate::words::{Token, tokens};
@@ -88,7 +89,7 @@ pub fn leans(prompt: &str) -> f64 {
 /// as "now", and whether it has the word "the".
 pub fn features(prompt: &str) -> [f64; FEATURES] {
     let tokens = tokens(prompt);
-    let words = Words(&tokens);
+    let words = Words::new(&tokens);
     let count = |places: &mut dyn Iterator<Item = bool>| {
         places.filter(|refers| *refers).count().min(2) as f64
     };
@@ -132,11 +133,20 @@ fn is_english(prompt: &str) -> bool {
 }
 
 /// The words and marks of a prompt.
-struct Words<'a>(&'a [Token<'a>]);
+struct Words<'a> {
+    tokens: &'a [Token<'a>],
+    /// The last place that is early; see [`Words::is_early`].
+    last_early: usize,
+}
 
-impl Words<'_> {
+impl<'a> Words<'a> {
+    fn new(tokens: &'a [Token<'a>]) -> Self {
+        let mut own = (0..tokens.len()).filter(|at| tokens.get(*at).is_some_and(is_own));
+        Self { tokens, last_early: own.nth(OWN_TERMS).unwrap_or(tokens.len()) }
+    }
+
     fn text(&self, at: usize) -> Option<&str> {
-        self.0.get(at).map(|token| &*token.text)
+        self.tokens.get(at).map(|token| &*token.text)
     }
 
     fn before(&self, at: usize) -> Option<&str> {
@@ -144,7 +154,7 @@ impl Words<'_> {
     }
 
     fn is_word(&self, at: usize) -> bool {
-        self.0.get(at).is_some_and(Token::is_word)
+        self.tokens.get(at).is_some_and(Token::is_word)
     }
 
     /// Whether a noun phrase goes on after a determiner or a number: "these three files".
@@ -170,8 +180,7 @@ impl Words<'_> {
 
     /// Whether few words of the prompt precede this word, so that it refers to none of them.
     fn is_early(&self, at: usize) -> bool {
-        let own = self.0.iter().take(at).filter(|token| token.is_word());
-        own.filter(|token| !FUNCTION_WORDS.contains(&&*token.text)).count() <= OWN_TERMS
+        at <= self.last_early
     }
 
     /// Whether a word refers to something that the prompt does not name.
@@ -230,6 +239,12 @@ impl Words<'_> {
     }
 }
 
+/// Whether a word can be what a pronoun behind it refers to.
+fn is_own(token: &Token<'_>) -> bool {
+    step();
+    token.is_word() && !FUNCTION_WORDS.contains(&&*token.text)
+}
+
 /// Whether a word is a number, in digits or letters.
 fn is_number(word: &str) -> bool {
     const NUMBERS: &[&str] = &[
@@ -285,6 +300,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::steps::assert_linear;
 
     #[test]
     fn prompts_that_continue_lean_and_complete_requests_do_not() {
@@ -426,6 +442,13 @@ mod tests {
         assert_eq!(weights(prompt, 2, 1.0), [0.0, 0.0]);
         assert_eq!(weights("thank you", 1, 0.0), [0.0]);
         assert_eq!(weights(prompt, 0, 0.0), Vec::<f64>::new());
+    }
+
+    #[test]
+    fn a_run_of_pronouns_takes_as_long_as_its_length() {
+        for piece in ["it ", "them. ", "Do it. ", "translate it "] {
+            assert_linear(piece, features);
+        }
     }
 
     proptest! {

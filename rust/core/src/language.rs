@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 
 use crate::coverage::information;
 use crate::lists::{Section, data, sections};
+use crate::steps::step;
 use crate::stop_words::is_stop_word;
 use crate::text::Analyzer;
 
@@ -165,11 +166,14 @@ fn by_function_words(words: &[&str]) -> Language {
         LANGUAGES.iter().map(|language| (language, BTreeSet::new(), 0)).collect();
     let lower: Vec<String> =
         words.iter().map(|word| word.to_lowercase().replace('’', "'")).collect();
-    for (place, (word, lower)) in words.iter().zip(&lower).enumerate() {
+    let within_names = within_names(words, &lower);
+    for (place, ((word, lower), within_name)) in
+        words.iter().zip(&lower).zip(within_names).enumerate()
+    {
         accented += usize::from(!word.is_ascii());
         // "Los Angeles" and "Maria de la Cruz" are names.
         let capital = place > 0 && word.starts_with(char::is_uppercase);
-        if capital || (PARTICLES.contains(&lower.as_str()) && is_within_name(words, place)) {
+        if capital || (is_particle(lower) && within_name) {
             continue;
         }
         let mut foreign = false;
@@ -215,13 +219,25 @@ fn is_common(word: &str) -> bool {
     ENGLISH.terms(word).iter().any(|term| information(term) < 1.0)
 }
 
-/// Whether the words around a particle and its neighbours begin with capitals.
-fn is_within_name(words: &[&str], place: usize) -> bool {
-    let is_particle = |word: &&&str| PARTICLES.contains(&word.to_lowercase().as_str());
-    let capital = |word: &&str| word.starts_with(char::is_uppercase);
-    let before = words.iter().take(place).rev().find(|word| !is_particle(word));
-    let after = words.iter().skip(place + 1).find(|word| !is_particle(word));
-    before.is_some_and(capital) && after.is_some_and(capital)
+fn is_particle(lower: &str) -> bool {
+    step();
+    PARTICLES.contains(&lower)
+}
+
+/// Whether the nearest words before and behind each word that are no particles begin with capitals.
+fn within_names(words: &[&str], lower: &[String]) -> Vec<bool> {
+    let behind_capital = |is_capital: &mut bool, (word, lower): (&&str, &String)| {
+        let before = *is_capital;
+        if !is_particle(lower) {
+            *is_capital = word.starts_with(char::is_uppercase);
+        }
+        Some(before)
+    };
+    let words = words.iter().zip(lower);
+    let before = words.clone().scan(false, behind_capital);
+    let mut after: Vec<bool> = words.rev().scan(false, behind_capital).collect();
+    after.reverse();
+    before.zip(after).map(|(before, after)| before && after).collect()
 }
 
 /// A text without its quotations and its code in backticks.
@@ -268,6 +284,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::steps::assert_linear;
 
     #[test]
     fn prompts_in_english_are_english_or_unknown() {
@@ -337,6 +354,13 @@ mod tests {
             ("Indonesian", "gabungkan file PDF"),
         ] {
             assert_eq!(language(text), Language::Other(name), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_run_of_particles_takes_as_long_as_its_length() {
+        for piece in ["y ", "de la ", "A de "] {
+            assert_linear(piece, language);
         }
     }
 

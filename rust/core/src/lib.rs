@@ -23,6 +23,7 @@ mod file;
 mod lists;
 #[cfg(feature = "python")]
 mod python;
+mod steps;
 mod stop_words;
 mod terms;
 mod words;

@@ -8,10 +8,13 @@
 use std::sync::LazyLock;
 
 use crate::lists::{Section, data, lists, sections};
+use crate::steps::step;
 use crate::words::{Bounds, Pattern, Token, item_mark, quoted, sentences, tokens};
 
 /// More triggers than this are cut off.
 const MOST_TRIGGERS: usize = 64;
+/// More lists in one sentence are not read, because each may go on to its end.
+const MOST_LISTS: usize = 64;
 /// A longer item of a list, in words, is a sentence and no trigger.
 const LONGEST_ITEM: usize = 4;
 /// A longer quotation, in words, is a whole prompt: it will hardly be written again.
@@ -186,11 +189,12 @@ fn of_sentence(text: &str) -> Vec<String> {
             found.push(words.to_owned());
         }
     }
-    let mut last = 0;
+    let (mut last, mut lists) = (0, 0);
     for at in (0..tokens.len()).filter(plain) {
         let start = LISTS.iter().filter_map(|list| list.end(&tokens, at)).max();
-        if let Some(start) = start.filter(|_| at >= last && announces(at)) {
+        if let Some(start) = start.filter(|_| at >= last && lists < MOST_LISTS && announces(at)) {
             last = start;
+            lists += 1;
             found.extend(items(text, &tokens, start, tokens.len()));
         }
     }
@@ -223,6 +227,7 @@ fn items(text: &str, tokens: &[Token<'_>], from: usize, to: usize) -> Vec<String
     let mut open = 0_usize;
     let mut is_one_of_several = false;
     for at in from..=to {
+        step();
         let token = tokens.get(at).filter(|_| at < to);
         let word = token.map_or("", |token| &*token.text);
         let separates =
@@ -277,6 +282,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::steps::assert_linear;
 
     #[test]
     fn quotations_and_lists_after_a_trigger_verb_are_triggers() {
@@ -371,6 +377,13 @@ mod tests {
         let text = "Use when the user says \"could you please make me a long deck about the moon\" or \
                     mentions a deck that has to be ready by the end of this week.";
         assert_eq!(read("", text), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_run_of_lists_takes_as_long_as_its_length() {
+        for piece in ["use when the user says ", "Triggers: a, "] {
+            assert_linear(piece, |text| read("", text));
+        }
     }
 
     proptest! {

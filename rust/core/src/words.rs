@@ -176,8 +176,8 @@ pub(crate) fn sentences(text: &str) -> Vec<Bounds> {
             }
             '\n' => {
                 let next = rest.trim_start();
-                let is_blank = rest.len() - next.len() > 0
-                    && rest.strip_suffix(next).is_some_and(|gap| gap.contains('\n'));
+                let gap = rest.get(..rest.len() - next.len()).unwrap_or_default();
+                let is_blank = gap.contains('\n');
                 (is_blank || item_mark(next) > 0).then_some(at + 1)
             }
             // "For maps, see atlas; for charts, see plots."
