@@ -15,48 +15,17 @@
 //! distribution is taken to be logistic, which has heavier tails than the normal distribution. The
 //! probabilities of the unread candidates are added up (Boole's inequality).
 
-use crate::checks::Range;
-use crate::conclude::{Pair, Reranked, combine};
+use crate::conclude::{Pair, combine};
 use crate::error::Result;
 use crate::gate::Gated;
-use crate::json::value;
-use crate::profile::{Combine, Profile};
+use crate::profile::{Anytime, Combine, Profile};
+use crate::signals::Reranked;
 use crate::stage1::Scored;
-
-value! {
-    /// A model of rerank scores before they are known, and when to stop reading.
-    #[derive(Copy, Default, PartialEq)]
-    #[serde(deny_unknown_fields)]
-    pub struct Anytime {
-        /// Predicted rerank score if every stage-1 score is 0.
-        pub intercept: f64,
-        /// Weight of the cosine.
-        pub cosine: f64,
-        /// Weight of ln(1 + the BM25 score).
-        pub bm25: f64,
-        /// Standard deviation of the residuals, above 0.
-        pub deviation: f64,
-        /// Share of the residuals' variance that candidates of one query have in common, in [0, 1].
-        pub shared: f64,
-        /// Reading stops below this probability, in [0, 1], that the first pick changes.
-        pub stop: f64,
-    }
-}
 
 /// Fewest candidates to read: the confidence of stage 2 depends on the margin of the first.
 const LEAST_READ: usize = 2;
 
 impl Anytime {
-    /// Fails with `out_of_range` for a number outside of its range.
-    pub(crate) fn check(&self) -> Result<()> {
-        Range::Weight.check("anytime.intercept", self.intercept)?;
-        Range::Weight.check("anytime.cosine", self.cosine)?;
-        Range::Weight.check("anytime.bm25", self.bm25)?;
-        Range::Positive.check("anytime.deviation", self.deviation)?;
-        Range::Probability.check("anytime.shared", self.shared)?;
-        Range::Probability.check("anytime.stop", self.stop)
-    }
-
     fn predicted(&self, candidate: &Scored) -> f64 {
         self.intercept
             + self.cosine * candidate.cosine.unwrap_or_default()

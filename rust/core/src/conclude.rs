@@ -12,7 +12,7 @@ use crate::policy::{Policy, Warnings};
 use crate::probability::Probabilities;
 use crate::profile::{Combine, Profile};
 use crate::shortlist::{InLine, length, line_up, promise};
-use crate::signals::{Stage2Signals, stage2_signals};
+use crate::signals::{Reranked, Stage2Signals, stage2_signals};
 use crate::stage1::{Blend, Scored, best_first};
 
 value! {
@@ -543,30 +543,6 @@ fn warnings(scored: &[Scored], pairs: &[Pair], thresholds: &Warnings) -> Vec<Not
         });
     }
     found
-}
-
-/// A candidate that stage 2 has read, with its raw rerank score.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Reranked<'a> {
-    /// The candidate of stage 1.
-    pub candidate: &'a Scored,
-    /// The raw score of the reranker.
-    pub rerank_score: f64,
-}
-
-impl<'a> Reranked<'a> {
-    /// Candidates with their scores.
-    ///
-    /// Fails with `out_of_range` if there is not one score per candidate.
-    pub fn zip(candidates: &'a [Scored], rerank_scores: &[f64]) -> Result<Vec<Self>> {
-        let (found, expected) = (rerank_scores.len(), candidates.len());
-        if found != expected {
-            let (what, per) = ("rerank scores", "candidates");
-            return Err(Kind::LengthMismatch { what, found, per, expected }.into());
-        }
-        let pairs = candidates.iter().zip(rerank_scores);
-        Ok(pairs.map(|(candidate, score)| Self { candidate, rerank_score: *score }).collect())
-    }
 }
 
 /// The combined score of each candidate, higher is better.

@@ -1,29 +1,12 @@
 //! Coverage: how much of what a question asks for occurs in a document.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::sync::OnceLock;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
+use crate::common_words::information;
 use crate::evidence::{Evidence, EvidenceWeights};
 use crate::facts::{Facts, is_quarter};
-use crate::json::value;
-use crate::stage1::{Blend, Scored};
+use crate::stage1::{Blend, Coverage, Scored};
 use crate::text::Analyzer;
-
-value! {
-    /// The share of a query that a document covers; each number is in [0, 1].
-    #[derive(Copy, PartialEq)]
-    #[serde(deny_unknown_fields)]
-    pub struct Coverage {
-        /// Share of the query's information: the weights of the words that occur in the document
-        /// by the weights of all words; 1 for a query without weighted words.
-        pub covered: f64,
-        /// 1 minus the information of the rarest word that the document lacks; 1 if it has all.
-        pub rarest: f64,
-        /// Share of the query's names, numbers, dates and versions that occur in the document; 1 for
-        /// a query without any.
-        pub facts: f64,
-    }
-}
 
 /// Adds to each candidate how much of the query its text covers, and as evidence the share of the
 /// query's dates that the text lacks. The weights add the evidence to a blend; none keeps it.
@@ -44,35 +27,6 @@ pub fn with_coverage(
         Scored { coverage: Some(question.coverage(text)), evidence, blend, ..candidate }
     };
     candidates.into_iter().map(covered).collect()
-}
-
-/// Weight of a word by its level in the table of common words; other words weigh 1.
-const WEIGHTS: [f64; 3] = [0.0, 0.15, 0.5];
-
-/// The information of an English word in [0, 1], by its stem: 0 for the most common, 1 for a word
-/// that is not in the table of common words.
-pub fn information(stem: &str) -> f64 {
-    levels().get(stem).and_then(|level| WEIGHTS.get(*level)).copied().unwrap_or(1.0)
-}
-
-fn levels() -> &'static HashMap<String, usize> {
-    static LEVELS: OnceLock<HashMap<String, usize>> = OnceLock::new();
-    LEVELS.get_or_init(|| {
-        let analyzer = Analyzer::new("english").ok();
-        let mut levels = HashMap::new();
-        for line in include_str!("common_words.txt").lines() {
-            let mut words = line.split(' ');
-            let Some(level) = words.next().and_then(|level| level.parse().ok()) else { continue };
-            for word in words {
-                let stems = analyzer.map(|analyzer| analyzer.terms(word)).unwrap_or_default();
-                // Of two words with one stem, the more common word counts.
-                for stem in stems {
-                    levels.entry(stem).or_insert(level);
-                }
-            }
-        }
-        levels
-    })
 }
 
 /// What a query asks for, prepared to be compared with documents.

@@ -5,7 +5,7 @@
 
 use std::sync::LazyLock;
 
-use crate::coverage::information;
+use crate::common_words::information;
 use crate::language::{Language, language};
 use crate::lists::lists;
 use crate::probability::logistic;

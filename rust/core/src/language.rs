@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::sync::LazyLock;
 
-use crate::coverage::information;
+use crate::common_words::information;
 use crate::lists::{Section, data, sections};
 use crate::steps::step;
 use crate::stop_words::is_stop_word;

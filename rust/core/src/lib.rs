@@ -30,6 +30,7 @@ mod words;
 
 pub mod anytime;
 pub mod cliff;
+pub mod common_words;
 pub mod conclude;
 pub mod coverage;
 pub mod description;

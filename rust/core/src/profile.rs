@@ -1,6 +1,5 @@
 //! The profile: all numbers that are fitted to labelled data, for one pair of models.
 
-use crate::anytime::Anytime;
 use crate::checks::{Range, check_count};
 use crate::error::{Format, Kind, Result};
 use crate::evidence::EvidenceWeights;
@@ -229,6 +228,38 @@ value! {
         pub stage1: Option<f64>,
         /// Difference in combined score, if stage 2 decides; at least 0. Absent: no limit.
         pub stage2: Option<f64>,
+    }
+}
+
+value! {
+    /// A model of rerank scores before they are known, and when to stop reading.
+    #[derive(Copy, Default, PartialEq)]
+    #[serde(deny_unknown_fields)]
+    pub struct Anytime {
+        /// Predicted rerank score if every stage-1 score is 0.
+        pub intercept: f64,
+        /// Weight of the cosine.
+        pub cosine: f64,
+        /// Weight of ln(1 + the BM25 score).
+        pub bm25: f64,
+        /// Standard deviation of the residuals, above 0.
+        pub deviation: f64,
+        /// Share of the residuals' variance that candidates of one query have in common, in [0, 1].
+        pub shared: f64,
+        /// Reading stops below this probability, in [0, 1], that the first pick changes.
+        pub stop: f64,
+    }
+}
+
+impl Anytime {
+    /// Fails with `out_of_range` for a number outside of its range.
+    pub(crate) fn check(&self) -> Result<()> {
+        Range::Weight.check("anytime.intercept", self.intercept)?;
+        Range::Weight.check("anytime.cosine", self.cosine)?;
+        Range::Weight.check("anytime.bm25", self.bm25)?;
+        Range::Positive.check("anytime.deviation", self.deviation)?;
+        Range::Probability.check("anytime.shared", self.shared)?;
+        Range::Probability.check("anytime.stop", self.stop)
     }
 }
 

@@ -5,22 +5,20 @@ use pyo3::types::{PyDict, PyType};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::anytime::Anytime;
 use crate::cliff::Cliff;
 use crate::conclude::{Decision, Pair, Place};
-use crate::coverage::Coverage;
 use crate::error::{Error, Family, Format, Kind, Result};
 use crate::evidence::{Evidence, EvidenceWeights};
 use crate::gate::{Gated, Note, Request};
 use crate::json::{self, Json};
 use crate::policy::{Floors, Lexical, Policy, Warnings};
 use crate::profile::{
-    Answer, AnyFits, Combine, Profile, Promise, Relevance, RunnerUpRule, Shortlist, Stage1AnyFits,
-    Stage1Relevance, Stage2AnyFits, Stage2Relevance, Winner,
+    Answer, AnyFits, Anytime, Combine, Profile, Promise, Relevance, RunnerUpRule, Shortlist,
+    Stage1AnyFits, Stage1Relevance, Stage2AnyFits, Stage2Relevance, Winner,
 };
 use crate::request::{Material, Split};
 use crate::signals::{Signals, Stage2Signals};
-use crate::stage1::{Blend, Scored, Span};
+use crate::stage1::{Blend, Coverage, Scored, Span};
 
 impl From<Error> for PyErr {
     /// The exception of the package with the same code, and the message with a remedy.

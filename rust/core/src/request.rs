@@ -6,6 +6,7 @@
 
 mod blocks;
 mod documents;
+mod fences;
 mod inline;
 mod lines;
 mod shape;
@@ -17,7 +18,8 @@ use crate::lists::lists;
 use crate::stage1::Span;
 use crate::stop_words::is_stop_word;
 use crate::terms::number_of;
-use blocks::{Block, Line, blocks, lines_of};
+use blocks::{Block, blocks};
+use fences::{Line, lines_of};
 use inline::inline;
 use shape::Words;
 

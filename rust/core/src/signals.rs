@@ -2,8 +2,7 @@
 
 use std::borrow::Borrow;
 
-use crate::conclude::Reranked;
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::json::value;
 use crate::stage1::{Scored, best_first};
 
@@ -101,6 +100,30 @@ pub fn signals<T: Borrow<Scored>>(candidates: &[T]) -> Result<Option<Signals>> {
         documents: candidates.len(),
         needs_document: None,
     }))
+}
+
+/// A candidate that stage 2 has read, with its raw rerank score.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Reranked<'a> {
+    /// The candidate of stage 1.
+    pub candidate: &'a Scored,
+    /// The raw score of the reranker.
+    pub rerank_score: f64,
+}
+
+impl<'a> Reranked<'a> {
+    /// Candidates with their scores.
+    ///
+    /// Fails with `out_of_range` if there is not one score per candidate.
+    pub fn zip(candidates: &'a [Scored], rerank_scores: &[f64]) -> Result<Vec<Self>> {
+        let (found, expected) = (rerank_scores.len(), candidates.len());
+        if found != expected {
+            let (what, per) = ("rerank scores", "candidates");
+            return Err(Kind::LengthMismatch { what, found, per, expected }.into());
+        }
+        let pairs = candidates.iter().zip(rerank_scores);
+        Ok(pairs.map(|(candidate, score)| Self { candidate, rerank_score: *score }).collect())
+    }
 }
 
 /// The signals that stage 2 adds; none without candidates. `scores` are the combined scores.

@@ -4,7 +4,6 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use crate::checks::Range;
-use crate::coverage::Coverage;
 use crate::error::{Kind, Result};
 use crate::evidence::Evidence;
 use crate::json::value;
@@ -18,6 +17,22 @@ value! {
         pub start: u32,
         /// The character after its last character.
         pub end: u32,
+    }
+}
+
+value! {
+    /// The share of a query that a document covers; each number is in [0, 1].
+    #[derive(Copy, PartialEq)]
+    #[serde(deny_unknown_fields)]
+    pub struct Coverage {
+        /// Share of the query's information: the weights of the words that occur in the document
+        /// by the weights of all words; 1 for a query without weighted words.
+        pub covered: f64,
+        /// 1 minus the information of the rarest word that the document lacks; 1 if it has all.
+        pub rarest: f64,
+        /// Share of the query's names, numbers, dates and versions that occur in the document; 1 for
+        /// a query without any.
+        pub facts: f64,
     }
 }
 

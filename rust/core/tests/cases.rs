@@ -6,11 +6,12 @@
 use std::path::Path;
 
 use crossgate_core::cliff::{CliffOptions, SkipReason, tighten};
-use crossgate_core::conclude::{Dropped, Guardrails, Judged, Reranked, combine, passes, ranks};
+use crossgate_core::conclude::{Dropped, Guardrails, Judged, combine, passes, ranks};
 use crossgate_core::evidence::EvidenceWeights;
 use crossgate_core::gate::{Request, gate};
 use crossgate_core::policy::Policy;
 use crossgate_core::profile::{Combine, Profile};
+use crossgate_core::signals::Reranked;
 use crossgate_core::stage1::{Blend, Scored};
 use serde::Deserialize;
 

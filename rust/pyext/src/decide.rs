@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use crossgate_core::anytime;
-use crossgate_core::conclude::{self as core, Decision, Pair, Reranked};
+use crossgate_core::common_words;
+use crossgate_core::conclude::{self as core, Decision, Pair};
 use crossgate_core::coverage;
 use crossgate_core::description;
 use crossgate_core::evidence::{Evidence, EvidenceWeights};
@@ -18,7 +19,7 @@ use crossgate_core::probability;
 use crossgate_core::profile::{Profile, Promise};
 use crossgate_core::request::{self, Split};
 use crossgate_core::shortlist::{self, Found};
-use crossgate_core::signals::{self, Signals, Stage2Signals};
+use crossgate_core::signals::{self, Reranked, Signals, Stage2Signals};
 use crossgate_core::stage1::{self, Blend, Scored};
 use crossgate_core::technologies;
 use crossgate_core::text::Analyzer;
@@ -37,7 +38,7 @@ pub(crate) fn analyze(py: Python<'_>, text: &str, language: &str) -> PyResult<Ve
 /// The information of an English word in [0, 1], by its stem.
 #[pyfunction]
 pub(crate) fn information(stem: &str) -> f64 {
-    coverage::information(stem)
+    common_words::information(stem)
 }
 
 /// The candidates with the share of the query that their texts, by id, cover, and with the evidence

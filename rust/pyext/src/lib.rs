@@ -31,20 +31,18 @@ mod _core {
     use crate::index::Index;
     #[pymodule_export]
     use crossgate_core::{
-        anytime::Anytime,
         cliff::Cliff,
         conclude::{Decision, Pair, Place},
-        coverage::Coverage,
         evidence::{Evidence, EvidenceWeights},
         gate::{Gated, Note, Request},
         policy::{Floors, Lexical, Policy, Warnings},
         profile::{
-            Answer, AnyFits, Combine, Profile, Promise, Relevance, RunnerUpRule, Shortlist,
-            Stage1AnyFits, Stage1Relevance, Stage2AnyFits, Stage2Relevance, Winner,
+            Answer, AnyFits, Anytime, Combine, Profile, Promise, Relevance, RunnerUpRule,
+            Shortlist, Stage1AnyFits, Stage1Relevance, Stage2AnyFits, Stage2Relevance, Winner,
         },
         request::{Material, Split},
         signals::{Signals, Stage2Signals},
-        stage1::{Blend, Scored, Span},
+        stage1::{Blend, Coverage, Scored, Span},
     };
 
     /// The processors of the process, by affinity and by the CPU quota of its control group.

@@ -10,10 +10,10 @@ mod prose;
 
 use std::ops::Range;
 
-use super::blocks::Line;
+use super::fences::Line;
 use super::lines::Sign;
 use super::shape::{Words, is_addressed};
-use forms::{Form, Outline, forms, words_of};
+use forms::{Form, Outline, forms, said, words_of};
 use pointers::{Direction, Pointer, asks, has_request, is_request, pointer};
 use prose::prose;
 
@@ -144,10 +144,4 @@ fn paragraphs(lines: &[Line<'_>], forms: &[Form]) -> Vec<Range<usize>> {
 /// Whether a paragraph has an empty line above it.
 fn is_apart(lines: &[Line<'_>], paragraph: &Range<usize>) -> bool {
     paragraph.start.checked_sub(1).and_then(|above| lines.get(above)).is_none_or(Line::is_blank)
-}
-
-/// The words of a paragraph.
-fn said(lines: &[Line<'_>], paragraph: &Range<usize>) -> Vec<String> {
-    let inside = lines.get(paragraph.clone()).unwrap_or_default();
-    inside.iter().flat_map(|line| words_of(line.text)).collect()
 }

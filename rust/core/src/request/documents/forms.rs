@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::pointers::{Pointer, is_order};
 use crate::lists::lists;
 use crate::request::Kind;
-use crate::request::blocks::{Line, fence};
+use crate::request::fences::{Line, fence};
 use crate::request::lines::{ENOUGH, Sign};
 use crate::request::shape::{Reader, Words};
 
@@ -170,6 +170,12 @@ pub(super) fn words_of(text: &str) -> Vec<String> {
         );
     }
     words
+}
+
+/// The words of a paragraph.
+pub(super) fn said(lines: &[Line<'_>], paragraph: &Range<usize>) -> Vec<String> {
+    let inside = lines.get(paragraph.clone()).unwrap_or_default();
+    inside.iter().flat_map(|line| words_of(line.text)).collect()
 }
 
 /// The first heading of a document.

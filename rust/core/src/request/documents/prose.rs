@@ -2,10 +2,9 @@
 
 use std::ops::Range;
 
-use super::forms::{Form, words_of};
+use super::forms::{Form, said, words_of};
 use super::pointers::{Direction, has_request, is_order, is_request};
-use super::said;
-use crate::request::blocks::Line;
+use crate::request::fences::Line;
 
 /// The shortest pasted text, in words.
 const SHORTEST: usize = 20;
