@@ -19,6 +19,7 @@ SETS = {
     "exclusions": {"excluded": 40, "allowed": 40},
     "projects": {"same_request": 121, "neutral": 20, "named": 10, "no_sibling": 9},
     "followups": {"continuation": 57, "stand_alone": 35, "chitchat": 28},
+    "sessions": {"c": 56, "e": 152, "b": 47, "f": 29, "t": 104, "q": 93, "o": 49, "p": 22},
     "versions": {"pair": 34, "target": 8, "feature": 6, "no_pair": 8, "other_number": 4},
     "spelling": {"request": 95, "chat": 5},
     "languages": {"request": 52, "chat": 8},
@@ -26,7 +27,7 @@ SETS = {
 }
 """The number of prompts of each kind."""
 NO_MATCH = {"trap", "chitchat", "chat", "no_pair", "other_number", "no_sibling"}
-EITHER = {"mention_only", "excluded", "phrasing", "ordinary"}
+EITHER = {"mention_only", "excluded", "phrasing", "ordinary", *SETS["sessions"]}
 """Kinds of which some prompts have a match."""
 
 
@@ -90,6 +91,14 @@ def test_same_request_needs_another_skill_in_another_project() -> None:
     for request, picks in skills.items():
         assert len(picks) >= 2, request
         assert sum(map(len, picks)) == len(set[str]().union(*picks)), request
+
+
+def test_need_of_a_prompt_is_the_best_grade_of_its_documents() -> None:
+    of = rows("sessions")
+    for query in queries("sessions"):
+        labels, best = of[query.id]["metadata"], max(query.relevant.values(), default=0)
+        assert labels["need"] == ("none", "may", "must")[best], query.id
+        assert labels["may"] == [id for id, grade in query.relevant.items() if grade == 1], query.id
 
 
 def test_misspelt_prompt_differs_from_the_correct_one_in_one_or_two_words() -> None:
