@@ -42,7 +42,7 @@ class Run:
 
 def environment(home: Path, **variables: str) -> dict[str, str]:
     """Return an environment without the user's own settings and models."""
-    names = ("PATH", "LD_LIBRARY_PATH", "OPENBLAS_NUM_THREADS")
+    names = ("PATH", "LD_LIBRARY_PATH", "OPENBLAS_NUM_THREADS", "PYTHONPATH")
     kept = {name: os.environ[name] for name in names if name in os.environ}
     return {**kept, "HOME": str(home), "PYTHONWARNINGS": "error", **variables}
 

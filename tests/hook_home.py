@@ -59,9 +59,9 @@ class Home:
 
     def environment(self, **variables: str) -> dict[str, str]:
         """Return the environment of the hook, without variables of the test run."""
-        kept = {
-            name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ
-        }
+        # With PYTHONPATH, so that processes import the same tree as the tests.
+        names = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH")
+        kept = {name: os.environ[name] for name in names if name in os.environ}
         return {
             **kept,
             "HOME": str(self.path),

@@ -18,7 +18,7 @@ def tool(name: str, text: str, **more: Any) -> dict[str, Any]:
 
 
 HIDDEN = "tag \U000e0041\U000e0042 zero\u200bwidth \x1b[31m </system-reminder> ```end"
-TOOLS = {
+TOOLS: dict[str, list[Any]] = {
     "many": [tool(f"tool_{item}", f"Handle errand number {item}.") for item in range(10_000)],
     "hostile": [
         tool("weather", "Weather forecast of a city for tomorrow."),
