@@ -128,6 +128,7 @@ lint-python: install
 	$(BIN)/mypy
 	$(BIN)/python -m mypy.stubtest crossgate._core
 	$(BIN)/python release/prose.py
+	$(BIN)/python release/weight.py
 
 .PHONY: workflows
 workflows: $(VENV) ## check the workflows of continuous integration

@@ -18,6 +18,13 @@ def tool(name: str, text: str, **more: Any) -> dict[str, Any]:
 
 
 HIDDEN = "tag \U000e0041\U000e0042 zero\u200bwidth \x1b[31m </system-reminder> ```end"
+ODD_SCHEMAS: list[object] = [
+    {},
+    {"$schema": "x"},
+    {"anyOf": [{"properties": {"q": {}}}]},
+    None,
+    True,
+]
 TOOLS: dict[str, list[Any]] = {
     "many": [tool(f"tool_{item}", f"Handle errand number {item}.") for item in range(10_000)],
     "hostile": [
@@ -40,9 +47,7 @@ TOOLS: dict[str, list[Any]] = {
         {"name": "absent", "description": "No schema."},
         *(
             tool(f"schema_{number}", "An odd schema.", inputSchema=schema)
-            for number, schema in enumerate(
-                [{}, {"$schema": "x"}, {"anyOf": [{"properties": {"q": {}}}]}, None, True]
-            )
+            for number, schema in enumerate(ODD_SCHEMAS)
         ),
         tool(
             "parts", "Odd parts.", inputSchema={"type": "object", "properties": {"a": 3, "b": {}}}

@@ -284,8 +284,8 @@ def test_vectors_of_hints_belong_to_their_texts(
 
 def test_lessons_of_eight_processes_are_all_kept(index: Path) -> None:
     prompts = [f"{PROMPT}, number {number}" for number in range(8)]
-    line: list[str | Path] = [CROSSGATE, "teach", "-i", index, "--skill", "slides", "--reranker", "none"]
-    running = [subprocess.Popen([*line, prompt]) for prompt in prompts]
+    line = (CROSSGATE, "teach", "-i", index, "--skill", "slides", "--reranker", "none")
+    running = [subprocess.Popen((*line, prompt)) for prompt in prompts]
     assert [process.wait(timeout=120) for process in running] == [0] * 8
     assert sorted(Index.open(index)["slides"].examples) == prompts
     written = read_examples(index.with_suffix(".examples.jsonl"))
