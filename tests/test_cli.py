@@ -298,7 +298,7 @@ def test_rerank_accepts_an_empty_list(run: Any) -> None:
     assert checked(done, "result")["reason"] == "no_candidates"
 
 
-def test_models_list_shows_every_model(run: Any) -> None:
+def test_models_list_and_path_show_every_model(run: Any, home: Path) -> None:
     values = checked(run("models", "list", "--json"), "models_list")
     here = {model["name"]: model["here"] for model in values["models"]}
     assert here["crossgate-embedder-minilm-l6"]
@@ -309,17 +309,16 @@ def test_models_list_shows_every_model(run: Any) -> None:
     assert shown.code == 0
     assert all(name in shown.out for name in here)
     assert "crossgate models pull ms-marco-minilm-l6-v2" in shown.out
-
-
-def test_models_list_shows_known_sizes_and_licences(run: Any) -> None:
-    rows = checked(run("models", "list", "--json"), "models_list")["models"]
-    models = {row["name"]: row for row in rows}
+    assert "bge-reranker-base  (cross-encoder, MIT)" in shown.out
+    models = {model["name"]: model for model in values["models"]}
     assert models["ms-marco-minilm-l6-v2"]["bytes"] == 91_722_626
     assert models["bge-reranker-base"]["bytes"] is None
     named = {name for name, model in models.items() if model["terms"]}
     assert named == {"jina-reranker-v2-base-multilingual"}
-    shown = run("models", "list").out
-    assert "bge-reranker-base  (cross-encoder, MIT)" in shown
+    path = checked(run("models", "path", "--json"), "models_path")["path"]
+    assert path == str(home / ".cache" / "crossgate" / "models")
+    path = run("models", "path", "crossgate-router-minilm-l12").out.rstrip("\n")
+    assert (Path(path) / "model.onnx").is_file()
 
 
 def test_licence_must_be_accepted_before_a_pull(run: Any) -> None:
@@ -386,14 +385,6 @@ def test_models_verify_checks_the_hashes(run: Any) -> None:
         "tokenizer.json",
     ]
     assert run("models", "verify").code == 0
-
-
-def test_models_path_prints_the_folder(run: Any, home: Path) -> None:
-    values = checked(run("models", "path", "--json"), "models_path")
-    assert values["path"] == str(home / ".cache" / "crossgate" / "models")
-    shown = run("models", "path", "crossgate-router-minilm-l12")
-    assert shown.code == 0
-    assert (Path(shown.out.rstrip("\n")) / "model.onnx").is_file()
 
 
 def test_doctor_reports_versions_and_models(run: Any) -> None:
@@ -1194,18 +1185,6 @@ def test_nothing_is_written_to_the_home_folder(
         assert run(*arguments, variables={"HOME": str(empty)}).code == 0
     # Includes onnxruntime, which would keep a file for its telemetry.
     assert list(empty.rglob("*")) == []
-
-
-def test_python_m_crossgate_runs_the_command(home: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", "from crossgate._cli import main; main(['--version'])"],
-        capture_output=True,
-        text=True,
-        env=environment(home),
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert re.fullmatch(r"crossgate \d+\.\d+\.\d+\n", done.stdout)
 
 
 def test_a_thousand_duplicates_are_reported_in_a_few_lines(run: Any, tmp_path: Path) -> None:

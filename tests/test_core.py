@@ -1,10 +1,9 @@
-"""The bindings: numbers against numpy, bm25s and plain Python, and values that the core accepts."""
+"""The bindings: numbers against numpy and plain Python, and values that the core accepts."""
 
 from __future__ import annotations
 
 import hashlib
 import math
-import random
 import subprocess
 import sys
 from array import array
@@ -14,7 +13,6 @@ from pathlib import Path
 from types import GetSetDescriptorType
 from typing import Any
 
-import bm25s
 import numpy as np
 import pytest
 from hypothesis import given
@@ -45,28 +43,6 @@ def bm25_of(core: _core.Index, query: str, count: int) -> dict[str, tuple[float,
     found = search(core, query, None, blend=Blend(), per_channel=max(2, count))
     assert len(found) == count
     return {one.id: (one.bm25, one.overlap) for one in found}
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_bm25_equals_bm25s(seed: int) -> None:
-    chance = random.Random(seed)
-    # Few frequent words and many rare ones, as in a text.
-    vocabulary = [f"w{number}" for number in range(80)]
-    weights = [1 / (number + 1) for number in range(80)]
-    corpus = [chance.choices(vocabulary, weights, k=chance.randint(1, 40)) for _ in range(60)]
-    core = _core.Index("none", "", 0)
-    core.upsert(rows([" ".join(words) for words in corpus]))
-    reference = bm25s.BM25(method="lucene", k1=1.2, b=0.75)
-    reference.index(corpus, show_progress=False)
-    for _ in range(20):
-        query = list(dict.fromkeys(chance.choices(vocabulary, weights, k=chance.randint(1, 8))))
-        known = [word for word in query if any(word in words for words in corpus)]
-        expected = reference.get_scores(known) if known else np.zeros(len(corpus))
-        found = bm25_of(core, " ".join(query), len(corpus))
-        scores = [found[f"{place:03}"][0] for place in range(len(corpus))]
-        assert scores == pytest.approx(expected.tolist(), abs=1e-5)
-        overlaps = [found[f"{place:03}"][1] for place in range(len(corpus))]
-        assert overlaps == [len(set(query) & set(words)) for words in corpus]
 
 
 def test_bm25_of_a_changed_index_equals_bm25_from_scratch() -> None:

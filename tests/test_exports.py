@@ -13,7 +13,6 @@ import pytest
 import crossgate
 from crossgate import _core
 from crossgate._support import errors as errors_module
-from crossgate._values.results import degradation
 
 
 def test_list_of_names_is_sorted() -> None:
@@ -99,26 +98,6 @@ def test_every_code_is_documented() -> None:
     assert {"policy_version", "profile_malformed", "reranker_not_fitted", "other_corpus"} <= used
     assert len(used) > 40
     assert used - documented == set()
-
-
-def test_documented_degradation_codes_are_complete() -> None:
-    """The page lists exactly the codes that the package can return."""
-    root = Path(__file__).parents[1]
-    page = (root / "docs" / "reasons.md").read_text(encoding="utf-8")
-    (section,) = re.findall(r"\n## Degradations\n(.*?)\n## ", page, re.DOTALL)
-    listed = set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE))
-    core = root / "rust" / "core" / "src"
-    rules = "".join((core / f).read_text(encoding="utf-8") for f in ("gate.rs", "conclude.rs"))
-    said = set(re.findall(r'\bnote\(\s*"([a-z_]+)",', rules))
-    said |= set(re.findall(r'(?:vec!\[|\|\| )Note \{\s*code: "([a-z_]+)"', rules))
-    for error in (crossgate.ModelError("model_missing", ""), ValueError()):
-        said |= {degradation("embedder", error).code, degradation("reranker", error).code}
-    for path in Path(crossgate.__file__).parent.rglob("*.py"):
-        text = path.read_text(encoding="utf-8")
-        said |= set(re.findall(r'Degradation\(\s*code="([a-z_]+)"', text))
-        # A reranker that raises one of these errors degrades the result with the error's code.
-        said |= set(re.findall(r'RerankerError\(\s*"([a-z_]+)"', text))
-    assert said == listed
 
 
 def test_command_line_explains_every_code_of_the_core() -> None:

@@ -36,7 +36,6 @@ from crossgate._agents.hook.injection import SHORTLIST_CHARS, Pick, context_of, 
 from crossgate._agents.hook.options import BadHookOptions, HookOptions, parse
 from crossgate._agents.hook.skill_library import SkillLibrary, build, is_stale, library_of
 from crossgate._decision.router import DEFAULT_PROFILE
-from crossgate._support.files import file_lock
 from crossgate._telemetry.log import (
     JsonLinesLog,
     LoggedDecision,
@@ -535,10 +534,6 @@ def test_options_accept_their_bounds_and_refuse_more(option: str, least: int, mo
     for value in (least - 1, most + 1):
         with pytest.raises(BadHookOptions, match=f"'{value}' is not a"):
             parse("claude", [option, str(value)])
-
-
-def test_help_is_printed(home: Home) -> None:
-    assert b"--min-confidence" in home.hook(b"", "--help").out
 
 
 def corrupt(home: Home) -> None:
@@ -1158,14 +1153,6 @@ def test_a_library_that_is_watched_in_part_says_so(
     (note,) = build(library)[1]
     assert "more than 3 files" in note
     assert is_stale(library) is False
-
-
-def test_the_lock_allows_one_build(tmp_path: Path) -> None:
-    lock = tmp_path / "refresh.lock"
-    with file_lock(lock) as first, file_lock(lock) as second:
-        assert (first, second) == (True, False)
-    with file_lock(lock) as again:
-        assert again
 
 
 def test_skills_of_project_and_plugins_are_found(home: Home, tmp_path: Path) -> None:

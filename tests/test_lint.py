@@ -60,9 +60,6 @@ def test_a_clean_library_has_no_findings() -> None:
     report = checked(documents(CLEAN))
     assert report.findings == ()
     assert (report.documents, report.sentences) == (4, 8)
-
-
-def test_a_clean_library_has_no_findings_with_and_without_a_model() -> None:
     library = documents(CLEAN)
     for embedder in ("default", None):
         assert lint(Index.build(library, embedder=embedder), library).findings == ()

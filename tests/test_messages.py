@@ -14,7 +14,6 @@ import crossgate
 from commands import CROSSGATE, Run, environment
 from crossgate._cli import COMMANDS
 from crossgate._runtime import model_files
-from crossgate._support.wording import article, counted, did_you_mean, share_of, type_of
 
 PACKAGE = Path(crossgate.__file__).parent
 
@@ -90,28 +89,6 @@ def test_command_error_gives_a_remedy(folder: Path, arguments: list[str], said: 
     assert said in done.err
 
 
-def test_nothing_that_fits_is_said_once(folder: Path) -> None:
-    done = run(["route", "what time is it", "-i", "skills.cgx"], folder)
-    assert done.code == 1
-    assert re.fullmatch(r"nothing fits: [^\n]+ \(\d+ ms\)\n", done.out)
-    assert len(re.findall("nothing", done.out)) == 1
-
-
 def test_unknown_model_without_a_similar_name_gets_all_names() -> None:
     said = model_files.similar("zzzz")
     assert all(model.name in said for model in model_files.known())
-
-
-def test_count_and_type_are_worded() -> None:
-    assert counted(1, "query") == "1 query"
-    assert counted(0, "query") == "0 queries"
-    assert counted(12_345, "day") == "12,345 days"
-    assert share_of(1, 1, "first match") == "1 of 1 first match"
-    assert share_of(1, 2, "first match") == "1 of 2 first matches"
-    values: tuple[object, ...] = (None, 3, [], {}, "x")
-    assert [type_of(value) for value in values] == [
-        *("None", "an int", "a list", "a dict", "a str"),
-    ]
-    assert article("embedder") == "an embedder"
-    assert did_you_mean("pfd", ["pdf", "csv"]) == ": did you mean 'pdf'?"
-    assert did_you_mean("zzz", ["pdf", "csv"]) == ""

@@ -195,13 +195,6 @@ def test_parts_may_be_given_as_dictionaries() -> None:
     assert Policy(floors={"default": 0.5}) == Policy(floors=Floors(default=0.5))
 
 
-@pytest.mark.parametrize(
-    "mode", [Combine.Replace(), Combine.Rrf(60.0), Combine.ZScore(0.5), Combine.Weighted(1, 2, 3)]
-)
-def test_a_way_to_combine_can_be_sent_to_another_process(mode: Combine) -> None:
-    assert pickle.loads(pickle.dumps(mode)) == copy.deepcopy(mode) == mode
-
-
 def test_settings_cannot_be_changed() -> None:
     values: list[tuple[Any, str]] = [
         (Profile(), "pool"),

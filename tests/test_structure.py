@@ -4,20 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-import sys
-import threading
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from graphlib import TopologicalSorter
 from pathlib import Path
-from types import FrameType
-
-import pytest
 
 import crossgate
-from conftest import LIBRARY
-from crossgate import Document, Index, Profile, Router
-from crossgate._runtime import threads
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = Path(crossgate.__file__).parent
@@ -99,17 +90,6 @@ def test_modules_do_not_import_each_other_in_a_cycle() -> None:
     assert len(order) == len(MODULES) > 100
 
 
-def test_module_names_occur_once_outside_of_the_command_line() -> None:
-    """A module of `_cli` has the name of its command."""
-    stems = Counter(
-        path.stem
-        for path in MODULES.values()
-        if path.stem != "__init__" and path.parent != PACKAGE / "_cli"
-    )
-    # The options of a decision, and those of a prompt hook.
-    assert {stem for stem, count in stems.items() if count > 1} <= {"options"}
-
-
 def test_package_imports_only_packages_of_a_lower_layer() -> None:
     layer_of = {package: number for number, layer in enumerate(LAYERS) for package in layer}
 
@@ -150,32 +130,3 @@ def test_design_lists_the_modules_with_process_state() -> None:
         )
     }
     assert keeping == listed
-
-
-def test_reranked_query_passes_few_modules(monkeypatch: pytest.MonkeyPatch) -> None:
-    router = Router(
-        Index.build(Document(id=id, text=text) for id, text in LIBRARY.items()),
-        profile=Profile(),
-    )
-    router.route("merge two pdf files")  # loads the models
-    monkeypatch.setattr(threads, "_workers", None)  # new threads, which have the profiler
-    ours = {str(path): name for name, path in MODULES.items()}
-    passed: set[str] = set()
-
-    def note(frame: FrameType, event: str, argument: object) -> None:
-        if event == "call" and frame.f_code.co_filename in ours:
-            passed.add(ours[frame.f_code.co_filename])
-
-    before = sys.getprofile()
-    threading.setprofile(note)
-    sys.setprofile(note)
-    try:
-        result = router.route("repair a csv with duplicate rows")
-    finally:
-        sys.setprofile(before)
-        threading.setprofile(None)
-    assert result.stage == 2
-    paragraph = paragraph_of_design("The path of a query is short")
-    listed = {f"crossgate.{name.replace('/', '.')}" for name in names_in(paragraph)}
-    assert passed == listed
-    assert f"passes these {len(listed)} modules" in paragraph
