@@ -102,9 +102,7 @@ def squad_pairs(folder: Path, chance: random.Random) -> Iterator[Pair]:
     articles: dict[str, set[str]] = defaultdict(set)
     for row in questions:
         articles[row["metadata"]["article"]].add(row["metadata"]["near"])
-    pools = {
-        name: {id: corpus[id]["text"] for id in sorted(ids)} for name, ids in articles.items()
-    }
+    pools = {name: {id: corpus[id]["text"] for id in sorted(ids)} for name, ids in articles.items()}
     pools = {name: pool for name, pool in pools.items() if len(pool) > 2}
     lexical = Lexical(pools)
 
@@ -264,7 +262,9 @@ def main() -> None:
     parser.add_argument("output", type=Path, help="folder to write the weights to")
     parser.add_argument("--written", type=Path, help="questions of our own with three passages")
     parser.add_argument("--repeat", type=int, default=2, help="how often each of them is seen")
-    parser.add_argument("--teacher", type=Path, help="folder whose logits are kept (default: START)")
+    parser.add_argument(
+        "--teacher", type=Path, help="folder whose logits are kept (default: START)"
+    )
     parser.add_argument("--rate", type=float, default=6e-5)
     parser.add_argument("--warm-up", type=int, default=30)
     parser.add_argument("--tokens", type=int, default=176, help="most tokens of a pair")
