@@ -100,7 +100,7 @@ def damaged(draw: random.Random, value: Any) -> bytes:
 
 
 class Tally:
-    """Counts the draws of each kind, and prints the table of SECURITY.md."""
+    """Counts the draws of each kind, and prints a table; SECURITY.md has its sums."""
 
     def __init__(self) -> None:
         self.kind = ""
