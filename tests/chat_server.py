@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Any, Self
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+
+from local_server import JsonHandler, LocalServer
 
 _PASSAGE = re.compile(r'<passage-(\w+) number="(\d+)">(.*?)</passage-\1>')
 _QUERY = re.compile(r"<query-(\w+)>(.*?)</query-\1>")
@@ -33,7 +33,7 @@ def judge(request: dict[str, Any]) -> str:
 
 
 @dataclass
-class ChatServer:
+class ChatServer(LocalServer):
     """A chat model on a free port of this machine; use it as a context manager.
 
     Attributes:
@@ -58,84 +58,43 @@ class ChatServer:
 
     def __post_init__(self) -> None:
         """Bind a port, without listening yet."""
-        self._released = threading.Event()
-        self._server = _Server(("127.0.0.1", 0), _handler_of(self))
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
-        )
+        super().__init__(_handler_of(self))
 
     @property
     def url(self) -> str:
         """The address of the interface."""
-        return f"http://127.0.0.1:{self._server.server_port}/v1"
-
-    def release(self) -> None:
-        """Send the answers that are on hold."""
-        self._released.set()
+        return f"{self.address}/v1"
 
     def wait(self) -> None:
         """Block until `release` is called, if answers are on hold."""
         if self.held:
-            self._released.wait()
-
-    def __enter__(self) -> Self:
-        """Start to listen."""
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Close the port and release the answers on hold."""
-        self.release()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Keep stderr clean if a client disconnects after its timeout."""
+            self.released.wait()
 
 
 def _handler_of(model: ChatServer) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
+    class Handler(JsonHandler):
         def do_POST(self) -> None:
-            request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            request = json.loads(self.request_body())
             model.requests.append(request)
             model.authorizations.append(self.headers.get("Authorization"))
             model.wait()
             if self.path != "/v1/chat/completions":
-                self.reply(404, b"{}")
+                self.answer(404, b"{}")
             elif model.status != 200:
-                self.reply(model.status, b'{"error": {"message": "your key sk-secret-key"}}')
+                self.answer(model.status, b'{"error": {"message": "your key sk-secret-key"}}')
             elif model.body is not None:
-                self.reply(200, model.body)
+                self.answer(200, model.body)
             else:
                 message = {"role": "assistant", "content": model.answer(request)}
-                self.reply(200, json.dumps({"choices": [{"message": message}]}).encode())
+                self.answer(200, json.dumps({"choices": [{"message": message}]}).encode())
 
-        def log_message(self, format: str, *args: object) -> None:
-            """Keep stderr clean: the log is `ChatServer.requests`."""
-
-        def reply(self, status: int, body: bytes) -> None:
+        def answer(self, status: int, body: bytes) -> None:
+            cut = len(body)
+            if model.broken:
+                model.broken -= 1
+                cut, self.close_connection = cut // 2, True
             try:
-                self.send_response(status)
-                for name, value in {**model.headers, "Content-Type": "application/json"}.items():
-                    self.send_header(name, value)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                if model.broken:
-                    model.broken -= 1
-                    body, self.close_connection = body[: len(body) // 2], True
-                self.wfile.write(body)
+                self.reply(body, status, cut=cut, **model.headers)
             except OSError:
                 self.close_connection = True  # the client has disconnected after its timeout
 

@@ -9,9 +9,9 @@ import ssl
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Self
+from http.server import BaseHTTPRequestHandler
+
+from local_server import LocalServer
 
 
 @dataclass(kw_only=True)
@@ -53,7 +53,7 @@ class Request:
     status: int
 
 
-class HubServer:
+class HubServer(LocalServer):
     """A hub on a free port of this machine, with one revision of one repository.
 
     Use it as a context manager, with `endpoint` as HF_ENDPOINT. Files below `large` are redirected
@@ -82,21 +82,12 @@ class HubServer:
         self.faults: list[Fault] = []
         self.requests: list[Request] = []
         self._lock = threading.Lock()
-        self._released = threading.Event()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler_of(self))
-        self._server.daemon_threads = True
-        self._scheme = "http"
-        if tls is not None:
-            self._scheme = "https"
-            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
-        )
+        super().__init__(_handler_of(self), tls=tls)
 
     @property
     def endpoint(self) -> str:
         """The address to give as HF_ENDPOINT."""
-        return f"{self._scheme}://127.0.0.1:{self._server.server_port}"
+        return self.address
 
     def description(self) -> bytes:
         """Return the hub's description of the repository, with its files."""
@@ -120,27 +111,6 @@ class HubServer:
             if request.path.endswith(path) and request.method == "GET" and request.status != 302
         ]
 
-    def release(self) -> None:
-        """Send the answers that are on hold."""
-        self._released.set()
-
-    def __enter__(self) -> Self:
-        """Start to listen."""
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Close the port and release the answers on hold."""
-        self.release()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
     def fault_for(self, method: str, path: str) -> Fault | None:
         """Return the fault to apply to a request, and use it up by one."""
         with self._lock:
@@ -149,10 +119,6 @@ class HubServer:
                     fault.times -= 1
                     return fault
         return None
-
-    def wait_for_release(self) -> None:
-        """Block until `release` is called or the server is closed."""
-        self._released.wait()
 
 
 def _handler_of(hub: HubServer) -> type[BaseHTTPRequestHandler]:
@@ -250,7 +216,7 @@ def _handler_of(hub: HubServer) -> type[BaseHTTPRequestHandler]:
                     self.close_connection = True
                 elif fault and fault.hold is not None:
                     self.wfile.write(body[: fault.hold])
-                    hub.wait_for_release()
+                    hub.released.wait()
                     self.wfile.write(body[fault.hold :])
                 else:
                     self.wfile.write(body)

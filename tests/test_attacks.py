@@ -17,7 +17,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, cast
 
@@ -44,6 +43,7 @@ from crossgate.rerankers import (
     shut_down,
 )
 from crossgate.telemetry import JsonLinesLog, LoggedDecision, read_log
+from local_server import JsonHandler, LocalServer
 
 DRAWS = int(os.environ.get("CROSSGATE_ATTACKS", "150"))
 
@@ -495,48 +495,33 @@ ANSWERS: dict[str, Any] = {
 }
 
 
-class AnyAnswer:
-    """A server on a free port of this machine that answers each request with the same bytes."""
+class AnyAnswer(LocalServer):
+    """A server that answers each request with the same bytes."""
 
     def __init__(self) -> None:
         self.body = b""
         answers = self
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
+        class Handler(JsonHandler):
             def do_POST(self) -> None:
-                self.rfile.read(int(self.headers["Content-Length"]))
-                self.send_response(200)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(answers.body)))
-                self.end_headers()
-                self.wfile.write(answers.body)
+                self.request_body()
+                self.reply(answers.body)
 
-            def log_message(self, format: str, *args: object) -> None:
-                """Keep stderr clean."""
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        super().__init__(Handler)
 
 
 @pytest.fixture
 def answering() -> Iterator[AnyAnswer]:
-    answers = AnyAnswer()
-    thread = threading.Thread(target=answers.server.serve_forever, daemon=True)
-    thread.start()
-    yield answers
-    shut_down()
-    answers.server.shutdown()
-    answers.server.server_close()
-    thread.join()
+    with AnyAnswer() as answers:
+        yield answers
+        shut_down()
 
 
 @pytest.mark.parametrize("format", list(ANSWERS))
 def test_damaged_answers_of_remote_tiers_are_refused_with_a_code(
     answering: AnyAnswer, format: str
 ) -> None:
-    options: dict[str, Any] = {"base_url": answering.url, "api_key": "key", "attempts": 1}
+    options: dict[str, Any] = {"base_url": answering.address, "api_key": "key", "attempts": 1}
     tier: Any
     if format == "cohere":
         tier = CohereReranker(**options)

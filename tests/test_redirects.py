@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -21,64 +19,40 @@ from crossgate.rerankers import (
     passages_of,
     shut_down,
 )
+from local_server import JsonHandler, LocalServer
 
 
-class Server(ThreadingHTTPServer):
+class Server(LocalServer):
     """Answers every request with one status, and records the bodies."""
 
-    daemon_threads = True
-
     def __init__(self, status: int = 200, location: str = "") -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.status = status
-        self.location = location
         self.bodies: list[bytes] = []
-        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.01}).start()
+        server = self
 
-    @property
-    def url(self) -> str:
-        """Where it listens."""
-        return f"http://127.0.0.1:{self.server_port}/v1"
+        class Handler(JsonHandler):
+            def do_POST(self) -> None:
+                server.bodies.append(self.request_body())
+                self.reply(b"", status, **({"Location": location} if location else {}))
 
-    def end(self) -> None:
-        """Stop listening."""
-        self.shutdown()
-        self.server_close()
+            do_GET = do_POST
 
-
-class Handler(BaseHTTPRequestHandler):
-    """Reads the body and answers with the server's status."""
-
-    def _answer(self) -> None:
-        assert isinstance(self.server, Server)
-        self.server.bodies.append(self.rfile.read(int(self.headers.get("Content-Length", 0))))
-        self.send_response(self.server.status)
-        if self.server.location:
-            self.send_header("Location", self.server.location)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    do_GET = do_POST = _answer
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+        super().__init__(Handler)
+        self.url = f"{self.address}/v1"
 
 
 @pytest.fixture
 def stranger() -> Iterator[Server]:
     """The target of the redirects, which must get no request."""
-    server = Server()
-    yield server
-    shut_down()
-    server.end()
+    with Server() as server:
+        yield server
+        shut_down()
 
 
 @pytest.fixture(params=[301, 302, 303, 307, 308])
 def endpoint(request: pytest.FixtureRequest, stranger: Server) -> Iterator[Server]:
     """The server that was chosen, which sends every request on to the stranger."""
-    server = Server(request.param, f"{stranger.url}/elsewhere")
-    yield server
-    server.end()
+    with Server(request.param, f"{stranger.url}/elsewhere") as server:
+        yield server
 
 
 @pytest.mark.filterwarnings("ignore:The 'warn' method is deprecated")

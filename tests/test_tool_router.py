@@ -7,11 +7,9 @@ import itertools
 import json
 import math
 import re
-import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ from conftest import LIBRARY
 from crossgate import InputError, Profile, ToolRouter
 from crossgate._core import AnyFits
 from crossgate._decision.tool_router import clauses
+from local_server import JsonHandler, LocalServer
 
 ROOT = Path(__file__).parents[1]
 PROMPT = "squash the last commits of my git branch"
@@ -214,26 +213,15 @@ def recording(*answers: dict[str, Any]) -> Iterator[tuple[str, list[dict[str, An
     """Serve the answers in turn, repeat the last, and record the requests."""
     requests: list[dict[str, Any]] = []
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(JsonHandler):
+        protocol_version = "HTTP/1.0"  # clients leave kept connections open
+
         def do_POST(self) -> None:
-            length = int(self.headers["Content-Length"])
-            requests.append(json.loads(self.rfile.read(length)))
-            body = json.dumps(answers[min(len(requests), len(answers)) - 1]).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            requests.append(json.loads(self.request_body()))
+            self.reply(json.dumps(answers[min(len(requests), len(answers)) - 1]).encode())
 
-        def log_message(self, format: str, *args: object) -> None:
-            """Keep stderr clean."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}", requests
-        server.shutdown()
-        thread.join()
+    with LocalServer(Handler) as server:
+        yield server.address, requests
 
 
 NEED = "what is the weather in Oslo going to be like on Sunday?"
