@@ -94,7 +94,7 @@ def _handler_of(model: ChatServer) -> type[BaseHTTPRequestHandler]:
                 model.broken -= 1
                 cut, self.close_connection = cut // 2, True
             try:
-                self.reply(body, status, cut=cut, **model.headers)
+                self.reply(body, status, model.headers, cut=cut)
             except OSError:
                 self.close_connection = True  # the client has disconnected after its timeout
 

@@ -25,6 +25,7 @@ from crossgate import (
     Passage,
     Profile,
 )
+from crossgate._decision import cascade
 from crossgate.rerankers import Deadline, shut_down
 from providers_server import ProvidersServer
 
@@ -221,6 +222,12 @@ def words(tmp_path: Path) -> Path:
         path
     )
     return path
+
+
+def is_replayable(trace: Mapping[str, Any]) -> bool:
+    """Return whether replaying a trace, read back from JSON, gives the same decision."""
+    trace = json.loads(json.dumps(trace, allow_nan=False))
+    return cascade.replay(trace) == {"gate": trace["gate"], "decision": trace["decision"]}
 
 
 def without_date(profile: Profile) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 import threading
+from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Self
 
@@ -57,7 +58,12 @@ class JsonHandler(BaseHTTPRequestHandler):
         return self.rfile.read(int(self.headers.get("Content-Length", 0)))
 
     def reply(
-        self, body: bytes, status: int = 200, *, cut: int | None = None, **headers: str
+        self,
+        body: bytes,
+        status: int = 200,
+        headers: Mapping[str, str] = {},
+        *,
+        cut: int | None = None,
     ) -> None:
         """Send an answer, of its body only the first bytes if it is cut."""
         self.send_response(status)

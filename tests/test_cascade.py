@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
-from conftest import FunctionReranker, LengthReranker
+from conftest import FunctionReranker, LengthReranker, is_replayable
 from crossgate import (
     Document,
     Index,
@@ -111,11 +111,6 @@ def json_round_trip(trace: Mapping[str, Any]) -> dict[str, Any]:
     """Return a value as it is after a round trip through JSON."""
     again: dict[str, Any] = json.loads(json.dumps(trace, allow_nan=False))
     return again
-
-
-def is_replayable(trace: Mapping[str, Any]) -> bool:
-    """Return whether replaying a trace gives its gate and decision again."""
-    return cascade.replay(trace) == {"gate": trace["gate"], "decision": trace["decision"]}
 
 
 @cases("gate")

@@ -99,8 +99,8 @@ def test_the_order_is_that_of_the_new_scores_and_nothing_is_changed_in_place() -
     assert decay([], now=NOW) == []
 
 
-@pytest.mark.parametrize("half_life", [0, -30, math.nan, math.inf])
-def test_invalid_half_lives_are_refused(half_life: float) -> None:
+@pytest.mark.parametrize("half_life", [0, -30, math.nan, math.inf, 10**400, "30"])
+def test_invalid_half_lives_are_refused(half_life: Any) -> None:
     refused("out_of_range", factor, NOW, half_life_days=half_life)
     own = written(NOW, id="mine", half_life_days=half_life)
     assert "'mine'" in refused("out_of_range", decay, [own], now=NOW)
@@ -114,6 +114,11 @@ def test_invalid_floors_are_refused(floor: float) -> None:
 @pytest.mark.parametrize("time", ["yesterday", "2031-13-01", math.nan, math.inf, 1e300, True, []])
 def test_invalid_times_are_refused(time: object) -> None:
     assert "hit 'a'" in refused("malformed_candidate", factor, time)
+
+
+@pytest.mark.parametrize("now", [None, "2031-03-15", 5])
+def test_invalid_current_time_is_refused(now: Any) -> None:
+    refused("out_of_range", decay, [], now=now)
 
 
 def test_logits_are_refused_since_a_negative_one_would_rise() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +11,6 @@ import pytest
 
 from crossgate import (
     Candidate,
-    InputError,
     PairScore,
     Passage,
     PluginError,
@@ -23,7 +21,6 @@ from crossgate import (
 from crossgate._cli import doctor
 from crossgate._pipelines.diversity import deduplicate
 from crossgate._pipelines.fusion import CrossEncoderFusion
-from crossgate._pipelines.hits import decay
 from crossgate._reranking import plugins
 from crossgate._reranking.chain import RerankerCall
 from crossgate._reranking.generative import permutation
@@ -157,16 +154,3 @@ def test_plug_in_that_exits_is_a_load_error(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_long_run_of_digits_is_parsed_in_time() -> None:
     assert permutation(f"[{'1' * 200_000}] {'1' * 200_000} [2] > [1]", 2) == [1, 0]
-
-
-@pytest.mark.parametrize("half_life", [10**400, float("inf"), 0, -1, "30"])
-def test_invalid_half_life_is_refused(half_life: Any) -> None:
-    with pytest.raises(InputError):
-        decay([], now=datetime.now(UTC), half_life_days=half_life)
-
-
-@pytest.mark.parametrize("now", [None, "2031-03-15", 5])
-def test_invalid_time_is_refused(now: Any) -> None:
-    with pytest.raises(InputError) as caught:
-        decay([], now=now)
-    assert caught.value.code == "out_of_range"

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -35,21 +35,47 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-c", SCRIPT, *arguments]
 
 
-HANDSHAKE = [
-    json.dumps(
-        {
-            "jsonrpc": "2.0",
-            "id": 1,
-            "method": "initialize",
-            "params": {
-                "protocolVersion": "2025-11-25",
-                "capabilities": {},
-                "clientInfo": {"name": "test", "version": "1"},
-            },
-        }
-    ),
-    '{"jsonrpc": "2.0", "method": "notifications/initialized"}',
-]
+def handshake(version: str = "2025-11-25") -> list[str]:
+    """Return the lines with which a client opens a session."""
+    about = {"name": "test", "version": "1"}
+    parameters = {"protocolVersion": version, "capabilities": {}, "clientInfo": about}
+    opening = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": parameters}
+    return [json.dumps(opening), '{"jsonrpc": "2.0", "method": "notifications/initialized"}']
+
+
+def answers_to(lines: Sequence[str], awaited: set[object], *arguments: str) -> dict[Any, Any]:
+    """Send lines to a server until it has answered some ids, and return the answers by id."""
+    with subprocess.Popen(
+        command("mcp", *arguments),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        assert process.stdin
+        assert process.stdout
+        process.stdin.write("\n".join(lines) + "\n")
+        process.stdin.flush()
+        answers: dict[Any, Any] = {}
+        while not awaited <= set(answers):
+            answer = json.loads(process.stdout.readline())
+            answers[answer.get("id")] = answer
+        process.stdin.close()
+        assert process.wait(timeout=30) == 0
+        assert process.stdout.read() == ""
+    return answers
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run crossgate to its end."""
+    return subprocess.run(
+        command(*arguments),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
 
 
 @asynccontextmanager
@@ -61,12 +87,12 @@ async def client(*arguments: str, mode: str = "auto") -> AsyncIterator[Any]:
 
 
 def with_client(act: Callable[[Any], Awaitable[None]], *arguments: str, mode: str = "auto") -> None:
-    async def run() -> None:
+    async def session() -> None:
         with anyio.fail_after(60):
             async with client(*arguments, mode=mode) as made:
                 await act(made)
 
-    anyio.run(run)
+    anyio.run(session)
 
 
 async def found_by(asked: Any, prompt: str, *, limit: int = 8, silent: str = "") -> Any:
@@ -276,56 +302,22 @@ def test_a_missing_extra_is_named(arguments: list[str], tmp_path: Path) -> None:
 
 
 def test_a_missing_index_is_reported_at_the_start(tmp_path: Path) -> None:
-    done = subprocess.run(
-        command("mcp", "-i", str(tmp_path / "none.cgx")),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    done = run("mcp", "-i", str(tmp_path / "none.cgx"))
     assert (done.returncode, done.stdout) == (0, "")
     assert "none.cgx" in done.stderr
-
-
-def _opening(version: str = "2025-11-25") -> str:
-    parameters = {
-        "protocolVersion": version,
-        "capabilities": {},
-        "clientInfo": {"name": "test", "version": "1"},
-    }
-    return json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": parameters})
 
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-11-25"])
 def test_malformed_lines_do_not_end_the_server(skills: Path, version: str) -> None:
     lines = [
-        _opening(version),
-        '{"jsonrpc": "2.0", "method": "notifications/initialized"}',
+        *handshake(version),
         "no json",
         "[1, 2]",
         "\x00\x01",
         '{"jsonrpc": "2.0", "id": 2, "method": "nonsense"}',
         '{"jsonrpc": "2.0", "id": 3, "method": "tools/list"}',
     ]
-    with subprocess.Popen(
-        command("mcp", "-i", str(skills)),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    ) as process:
-        assert process.stdin
-        assert process.stdout
-        process.stdin.write("\n".join(lines) + "\n")
-        process.stdin.flush()
-        answers = {}
-        while 3 not in answers:
-            item = json.loads(process.stdout.readline())
-            answers[item.get("id")] = item
-        process.stdin.close()
-        assert process.wait(timeout=30) == 0
-        assert process.stdout.read() == ""
+    answers = answers_to(lines, {3}, "-i", str(skills))
     assert answers[1]["result"]["protocolVersion"] == version
     assert answers[2]["error"]["code"] == -32601  # method not found
     assert answers[3]["result"]["tools"]
@@ -348,7 +340,7 @@ def test_a_signal_ends_the_proxy_and_its_servers(
     ) as process:
         assert process.stdin
         assert process.stdout
-        process.stdin.write(_opening() + "\n")
+        process.stdin.write(handshake()[0] + "\n")
         process.stdin.flush()
         assert json.loads(process.stdout.readline())["id"] == 1
         process.send_signal(number)
@@ -596,13 +588,7 @@ def test_an_odd_tool_does_not_hide_the_others(tmp_path: Path) -> None:
     with_client(act, "--proxy", raw(tmp_path, "odd"))
     output = tmp_path / "tools.cgx"
     line = shlex.join([sys.executable, str(RAW), "odd"])
-    done = subprocess.run(
-        command("index", "--mcp", line, "--embedder", "none", "-o", str(output)),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    done = run("index", "--mcp", line, "--embedder", "none", "-o", str(output))
     assert done.returncode == 0, done.stderr
     assert set(Index.open(output).ids) == names
     assert Index.open(output)["hints"].metadata == {"destructive": True}
@@ -628,7 +614,7 @@ def test_a_request_that_cannot_be_parsed_gets_an_error_with_its_id(
     call = '{"jsonrpc": "2.0", "id": %d, "method": "tools/call", "params": {"name": "%s", %s}}'
     prompts = {6: '"half \\ud83d of a pair"', 7: "[" * 300 + "]" * 300}
     lines = [
-        *HANDSHAKE,
+        *handshake(),
         '{"jsonrpc": "2.0", "id": "a\\ud800", "method": "tools/list"}',
         *(
             call % (id, tool, f'"arguments": {{"prompt": {prompt}}}')
@@ -637,19 +623,7 @@ def test_a_request_that_cannot_be_parsed_gets_an_error_with_its_id(
         '{"jsonrpc": "2.0", "id": 8, "method": "tools/list"}',
     ]
     start = ["--proxy", raw(tmp_path, "junk")] if proxy else ["-i", str(skills)]
-    with subprocess.Popen(
-        command("mcp", *start), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write("\n".join(lines) + "\n")
-        process.stdin.flush()
-        answers: dict[Any, Any] = {}
-        while not {6, 7, 8} <= set(answers):
-            answer = json.loads(process.stdout.readline())
-            answers[answer.get("id")] = answer
-        process.stdin.close()
-        assert process.wait(timeout=30) == 0
+    answers = answers_to(lines, {6, 7, 8}, *start)
     for id in (6, 7, "a?"):
         assert answers[id]["error"]["message"].startswith("invalid_text")
     assert "tools" in answers[8]["result"]
@@ -749,13 +723,8 @@ def test_tools_of_servers_are_indexed_and_processes_end(tmp_path: Path) -> None:
     pid_file, output = tmp_path / "pid", tmp_path / "tools.cgx"
     first = shlex.join([sys.executable, str(SERVER), "first", str(pid_file)])
     second = shlex.join([sys.executable, str(SERVER), "second"])
-    done = subprocess.run(
-        command("index", "--mcp", first, "--mcp", second, "--embedder", "none", "-o", str(output)),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    servers = ("--mcp", first, "--mcp", second)
+    done = run("index", *servers, "--embedder", "none", "-o", str(output))
     assert done.returncode == 0, done.stderr
     names = ["send_mail", "weather", "echo", "learn"]
     assert Index.open(output).ids == [*names, *(f"{item} (second)" for item in names)]
@@ -769,13 +738,7 @@ def test_junk_of_a_server_is_skipped_and_sanitised(tmp_path: Path) -> None:
     def index(*behaviours: str) -> subprocess.CompletedProcess[str]:
         lines = [shlex.join([sys.executable, str(RAW), item]) for item in behaviours]
         servers = [word for line in lines for word in ("--mcp", line)]
-        return subprocess.run(
-            command("index", *servers, "--embedder", "none", "-o", str(output)),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
+        return run("index", *servers, "--embedder", "none", "-o", str(output))
 
     done = index("junk", "hostile")
     assert (done.returncode, "Traceback" in done.stderr) == (0, False)
@@ -797,12 +760,7 @@ def test_a_skill_resource_is_sanitised(tmp_path: Path) -> None:
         f"---\nname: polish\ndescription: silver spoons\n---\n{text}\n```sh\nls\n```\n"
     )
     index = str(tmp_path / "skills.cgx")
-    done = subprocess.run(
-        command("index", str(skill.parents[1]), "-o", index),
-        capture_output=True,
-        check=False,
-    )
-    assert done.returncode == 0
+    assert run("index", str(skill.parents[1]), "-o", index).returncode == 0
 
     async def act(asked: Any) -> None:
         found = await asked.call_tool("find_skill", {"prompt": "polish the silver spoons"})

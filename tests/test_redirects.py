@@ -32,7 +32,7 @@ class Server(LocalServer):
         class Handler(JsonHandler):
             def do_POST(self) -> None:
                 server.bodies.append(self.request_body())
-                self.reply(b"", status, **({"Location": location} if location else {}))
+                self.reply(b"", status, {"Location": location} if location else {})
 
             do_GET = do_POST
 

@@ -9,6 +9,7 @@ import pickle
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -1751,40 +1752,26 @@ def test_file_without_tools_is_refused(tmp_path: Path) -> None:
         assert caught.value.code == "no_documents"
 
 
-@given(
-    st.recursive(
-        st.none() | st.booleans() | st.integers() | st.text(),
-        lambda inner: (
-            st.lists(inner)
-            | st.dictionaries(
-                st.sampled_from(
-                    ["properties", "items", "anyOf", "enum", "$ref", "description", "a"]
-                ),
-                inner,
-            )
-        ),
+def trees(keys: str, leaves: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Draw JSON values whose objects have these keys."""
+    return st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text() | leaves,
+        lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(keys.split()), inner),
         max_leaves=30,
     )
-)
+
+
+@given(trees("properties items anyOf enum $ref description a", st.nothing()))
 def test_any_schema_is_read(schema: object) -> None:
     tool = tool_from({"name": "a", "inputSchema": {"properties": {"b": schema}}})
     assert tool.body.startswith("b")
 
 
 @given(
-    st.recursive(
-        st.none() | st.booleans() | st.integers() | st.text(),
-        lambda inner: (
-            st.lists(inner)
-            | st.dictionaries(
-                st.sampled_from(
-                    ["get", "parameters", "requestBody", "content", "schema", "$ref", "name"]
-                ),
-                inner | st.sampled_from(["#/paths/~1a", "#/components"]),
-            )
-        ),
-        max_leaves=30,
-    ),
+    trees(
+        "get parameters requestBody content schema $ref name",
+        st.sampled_from(["#/paths/~1a", "#/components"]),
+    )
 )
 def test_any_operation_is_read_or_reported(value: object) -> None:
     document = {"openapi": "3.0.0", "paths": {"/a": value}, "components": value}

@@ -159,17 +159,7 @@ def test_feedback_finds_the_prompt_of_a_log_without_texts(index: Path, tmp_path:
     folder = tmp_path / "claude" / "projects" / "p"
     folder.mkdir(parents=True)
     teach(PROMPT, "-i", index, "--log", log, command="route")
-    line: list[str | Path] = [
-        CROSSGATE,
-        "feedback",
-        "wrong",
-        "--skill",
-        "slides",
-        "-i",
-        index,
-        "--log",
-        log,
-    ]
+    line = (CROSSGATE, "feedback", "wrong", "--skill", "slides", "-i", index, "--log", log)
     environment = {**os.environ, "CLAUDE_CONFIG_DIR": str(tmp_path / "claude")}
     done = subprocess.run(line, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 2

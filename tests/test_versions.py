@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import threading
 from itertools import count
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 
 from churn import churn
-from crossgate import Document, Index, _core
+from crossgate import _core
 
 BLEND = _core.Blend()
 
@@ -44,40 +43,6 @@ def test_readers_do_not_wait_for_a_writer() -> None:
     # A reader that waits gets its first or second answer only after the writer is done.
     assert answered > 4
     assert len(index) == 4_001
-
-
-def test_result_belongs_to_one_version() -> None:
-    """Readers and a writer on one index; the text of each document contains its version."""
-    names = [f"d{place}" for place in range(8)]
-
-    def document(name: str, version: int) -> Document:
-        return Document(id=name, text=f"fox {name} version{version}")
-
-    index = Index.build([document(name, 0) for name in names], embedder=None)
-    stop = threading.Event()
-    wrong: list[object] = []
-
-    def read() -> None:
-        while not stop.is_set():
-            found = index.search("fox", per_channel=8)
-            texts = {document.text.rpartition(" ")[2] for document in found.documents.values()}
-            if len(texts) != 1 or len(found.documents) not in (4, 8):
-                wrong.append(found)
-            if {candidate.id for candidate in found.scored} != set(found.documents):
-                wrong.append(found)
-
-    readers = [threading.Thread(target=read) for _ in range(3)]
-    for reader in readers:
-        reader.start()
-    chance = random.Random(7)
-    for version in range(1, 400):
-        index.upsert(document(name, version) for name in names)
-        assert index.delete(chance.sample(names, 4)) == 4
-        index.upsert(document(name, version) for name in names)
-    stop.set()
-    for reader in readers:
-        reader.join()
-    assert wrong == []
 
 
 def test_concurrent_readers_and_writers_agree_with_a_naive_model() -> None:
