@@ -89,7 +89,7 @@ SLOW = $(addprefix tests/test_,$(addsuffix .py,training baselines stores models 
 	evaluation_report calibration cli mcp hook hook_install integrations docs bench))
 
 .PHONY: test-fast
-test-fast: develop ## most tests on an editable build, in under two minutes; no training, stores, servers or processes
+test-fast: develop ## most tests on an editable build; no training, stores, servers or processes
 	$(BIN)/pytest --numprocesses auto --dist loadfile $(filter-out $(SLOW),$(wildcard tests/test_*.py))
 
 .PHONY: test-random

@@ -116,14 +116,22 @@ class Home:
         )
         return Hooked(done.returncode, done.stdout, done.stderr.decode())
 
-    def run(self, *arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
-        """Run a command of crossgate."""
+    def run(
+        self,
+        *arguments: str | Path,
+        folder: str = "work",
+        prefix: Sequence[str] = (),
+        without: Sequence[str] = (),
+        **variables: str,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command of crossgate in a folder, without some variables."""
+        environment = self.environment(**variables)
         return subprocess.run(
-            [CROSSGATE, *arguments],
+            [*prefix, CROSSGATE, *arguments],
             capture_output=True,
             text=True,
-            env=self.environment(**variables),
-            cwd=self.path / "work",
+            env={name: value for name, value in environment.items() if name not in without},
+            cwd=self.path / folder,
             timeout=60,
             check=False,
         )

@@ -67,12 +67,17 @@ def home(made: Home, tmp_path: Path) -> Home:
     shutil.copytree(made.path, tmp_path / "home", symlinks=True)
     home = Home(tmp_path / "home")
     shutil.rmtree(home.hooks)
-    library = SkillLibrary(sources=(str(home.path / ".claude" / "skills"),), folder=home.hooks)
+    library = library_in(home)
     earlier = next(made.hooks.glob("*.cgx"))
     home.hooks.mkdir()
     shutil.copy(earlier, library.index)
     build(library)  # reuses the vectors
     return home
+
+
+def library_in(home: Home) -> SkillLibrary:
+    """Return the library of the user's own skills."""
+    return SkillLibrary(sources=(str(home.path / ".claude" / "skills"),), folder=home.hooks)
 
 
 def index_of(home: Home) -> Path:
@@ -132,7 +137,7 @@ HOSTILE = (
 @pytest.mark.parametrize("inject", ["name", "passage", "body"])
 def test_hostile_skill_text_stays_in_the_quotation(home: Home, inject: str) -> None:
     home.skill("pdf-toolkit", SKILLS["pdf-toolkit"], body=f"{PDF}.\n{HOSTILE}")
-    build(SkillLibrary(sources=(str(home.path / ".claude" / "skills"),), folder=home.hooks))
+    build(library_in(home))
     told = home.hook(None, "--inject", inject).context
     head, name, file, *quoted, tail = told.split("\n")
     assert all(line.startswith(">") for line in quoted)
@@ -320,7 +325,7 @@ def test_a_skill_of_a_plugin_has_the_name_of_its_plugin(home: Home) -> None:
 
 
 def test_a_skill_that_codex_reserves_for_people_is_not_named(home: Home) -> None:
-    library = SkillLibrary(sources=(str(home.path / ".claude" / "skills"),), folder=home.hooks)
+    library = library_in(home)
     prompt = read_hook_prompt(AGENTS["claude"], home.call())
 
     def named() -> tuple[str, ...]:
@@ -580,15 +585,8 @@ def a_pipe_for_a_log(home: Home) -> None:
 
 
 FAULTS = [
-    corrupt,
-    truncate,
-    no_index,
-    being_written,
-    a_folder_for_an_index,
-    a_file_for_a_folder,
-    no_state,
-    a_log_that_is_a_folder,
-    a_pipe_for_a_log,
+    *(corrupt, truncate, no_index, being_written, a_folder_for_an_index, a_file_for_a_folder),
+    *(no_state, a_log_that_is_a_folder, a_pipe_for_a_log),
 ]
 
 
@@ -752,11 +750,12 @@ def test_a_profile_without_a_gate_logs_both_stages(
     assert any("1 decision without logits" in item for item in found.run.header.notes)
 
 
-def test_a_full_disk_only_loses_the_log(home: Home) -> None:
-    def full() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+def full_disk() -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 
-    run = home.hook(home.call(session_id="s"), preexec_fn=full)
+
+def test_a_full_disk_only_loses_the_log(home: Home) -> None:
+    run = home.hook(home.call(session_id="s"), preexec_fn=full_disk)
     assert "- pdf-toolkit" in run.context
     assert home.log == []
 
@@ -774,19 +773,15 @@ def test_an_unwritable_stdout_exits_with_0(home: Home, stdout: str) -> None:
 )
 def test_closed_streams_exit_with_0(home: Home, stream: str, reason: str) -> None:
     run = home.hook(command=["bash", "-c", f"'{CROSSGATE}' hook claude {stream}"])
-    assert Run.valid(run.code, run.out)
+    assert is_valid(run.code, run.out)
     assert last(home)["reason"] == reason
 
 
-class Run:
-    """The contract of every run."""
-
-    @staticmethod
-    def valid(code: int, out: bytes) -> bool:
-        """Return whether a run ended with 0 and one whole answer or none."""
-        if out:
-            json.loads(out)
-        return code == 0
+def is_valid(code: int, out: bytes) -> bool:
+    """Return whether a run ended with 0 and one whole answer or none, as every run must."""
+    if out:
+        json.loads(out)
+    return code == 0
 
 
 SIGNALS = [
@@ -832,7 +827,7 @@ def test_a_signal_leaves_a_whole_answer_or_none(home: Home, delay: float) -> Non
     child.stdin.flush()
     threading.Timer(delay, child.send_signal, [signal.SIGTERM]).start()
     out, _ = child.communicate(timeout=60)
-    assert Run.valid(child.returncode, out)
+    assert is_valid(child.returncode, out)
 
 
 # No system can map a stack of this size, so that no thread starts, as with `ulimit -u 1`.
@@ -844,7 +839,7 @@ WITHOUT_THREADS = "import threading; threading.stack_size(1 << 46); "
 def test_a_refused_thread_exits_with_0(home: Home, data: bytes | None) -> None:
     script = WITHOUT_THREADS + "from crossgate._agents.hook.main import main; main('claude', [])"
     run = home.hook(data, command=[sys.executable, "-c", script])
-    assert Run.valid(run.code, run.out), run.err
+    assert is_valid(run.code, run.out), run.err
     assert "Traceback" not in run.err
     assert bool(run.out) == (data is None)
 
@@ -909,7 +904,7 @@ def fewest_descriptors(tmp_path_factory: pytest.TempPathFactory) -> int:
 @pytest.mark.parametrize("more", [0, 1, 2, 4, 8])
 def test_too_few_descriptors_exit_with_0(home: Home, fewest_descriptors: int, more: int) -> None:
     run = home.hook(preexec_fn=limited(fewest_descriptors + more))
-    assert Run.valid(run.code, run.out), run.err
+    assert is_valid(run.code, run.out), run.err
     assert "Traceback" not in run.err
 
 
@@ -1039,13 +1034,13 @@ def test_damaged_lines_are_skipped(tmp_path: Path) -> None:
 def test_parallel_hooks_do_not_corrupt_files(home: Home) -> None:
     prompts = [PDF, GIT, "/clear", "no json"] * 3
 
-    def is_valid(prompt: str) -> bool:
+    def holds(prompt: str) -> bool:
         data = prompt.encode() if prompt == "no json" else home.call(prompt, session_id="s")
         run = home.hook(data)
-        return Run.valid(run.code, run.out)
+        return is_valid(run.code, run.out)
 
     with ThreadPoolExecutor(6) as pool:
-        assert all(pool.map(is_valid, prompts))
+        assert all(pool.map(holds, prompts))
     assert len(home.log) == len(prompts)  # each line was parsed as JSON
     (path,) = (home.hooks / "sessions").iterdir()
     assert len([json.loads(line) for line in path.read_text().splitlines()]) == 6
@@ -1060,11 +1055,6 @@ def settle(home: Home) -> None:
         if not [*apart(home, "rebuild"), *apart(home, "score")]:
             return
     raise AssertionError("a process in the background does not end")
-
-
-def refreshing(home: Home) -> Iterator[int]:
-    """Yield the processes that make an index for this home folder."""
-    return apart(home, "rebuild")
 
 
 def apart(home: Home, task: str) -> Iterator[int]:
@@ -1112,7 +1102,7 @@ def test_a_failed_build_is_not_repeated_on_every_prompt(home: Home) -> None:
     settle(home)
     assert last(home)["reason"] == "no_documents"
     home.hook()
-    assert not list(refreshing(home))
+    assert not list(apart(home, "rebuild"))
 
 
 def test_a_long_search_for_changes_runs_in_the_background_once_a_minute(
@@ -1125,7 +1115,7 @@ def test_a_long_search_for_changes_runs_in_the_background_once_a_minute(
         return True
 
     monkeypatch.setattr(detached, "spawn_detached", spawn)
-    library = SkillLibrary(sources=(str(home.path / ".claude" / "skills"),), folder=home.hooks)
+    library = library_in(home)
     agent = AGENTS["claude"]
     assert is_stale(library, quick=True) is False
     assert not detached.refresh_if_stale(agent, library)
@@ -1147,7 +1137,7 @@ def test_a_long_search_for_changes_runs_in_the_background_once_a_minute(
 def test_a_library_that_is_watched_in_part_says_so(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    library = SkillLibrary(sources=(str(home.path / ".claude" / "skills"),), folder=home.hooks)
+    library = library_in(home)
     assert build(library)[1] == []
     monkeypatch.setattr(skill_library, "MOST_ENTRIES", 3)
     (note,) = build(library)[1]
@@ -1248,29 +1238,19 @@ def stopped_half_way(home: Home) -> None:
     child.stdin.flush()
     threading.Timer(random.uniform(0, 0.4), child.send_signal, [signal.SIGTERM]).start()
     out, _ = child.communicate(timeout=60)
-    assert Run.valid(child.returncode, out)
+    assert is_valid(child.returncode, out)
 
 
 def streams_closed(home: Home) -> None:
     for stream in ("0<&-", "1>&-", "2>&-", "> /dev/full"):
-        command = f"'{CROSSGATE}' hook claude {stream}"
-        done = subprocess.run(
-            ["bash", "-c", command],
-            input=home.call(session_id="s"),
-            capture_output=True,
-            env=home.environment(),
-            timeout=60,
-            check=False,
-        )
-        assert Run.valid(done.returncode, done.stdout)
+        command = ["bash", "-c", f"'{CROSSGATE}' hook claude {stream}"]
+        run = home.hook(home.call(session_id="s"), command=command)
+        assert is_valid(run.code, run.out)
 
 
 def disk_full(home: Home) -> None:
-    def full() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-
-    run = home.hook(home.call(session_id="s"), preexec_fn=full)
-    assert Run.valid(run.code, run.out), run.err
+    run = home.hook(home.call(session_id="s"), preexec_fn=full_disk)
+    assert is_valid(run.code, run.out), run.err
 
 
 def set_up_wrongly(home: Home) -> None:
@@ -1316,7 +1296,7 @@ def test_many_prompts_with_faults_between_them(home: Home, tmp_path: Path) -> No
             PASSING[turn % len(PASSING)](home)
         prompt = PDF if kind == 2 else json.loads(rows[number * 53 % len(rows)])["text"]
         run = home.hook(home.call(prompt, session_id=f"session {number // 10}"))
-        assert Run.valid(run.code, run.out), (prompt, run.err)
+        assert is_valid(run.code, run.out), (prompt, run.err)
         told += bool(run.out)
         if broken is not None:
             mend()

@@ -42,6 +42,12 @@ def settings(home: Home, text: str | None = None) -> Path:
     return path
 
 
+def doctor_on(home: Home, agent: str = "claude", **variables: str) -> str:
+    """Return the line of `doctor` on the hook of an agent."""
+    lines = home.run("doctor", **variables).stdout.split("\n")
+    return next(line for line in lines if f"hook {agent}" in line)
+
+
 def commands(path: Path) -> list[str]:
     groups = json.loads(path.read_text())["hooks"]["UserPromptSubmit"]
     return [hook["command"] for group in groups for hook in group["hooks"]]
@@ -189,17 +195,8 @@ def test_a_project_is_found_from_a_subfolder(home: Home) -> None:
     log, path = home.path / "log.jsonl", home.path / "work/.claude/settings.json"
 
     def below(folder: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        variables = home.environment()
-        del variables["CLAUDE_PROJECT_DIR"]  # not set in a user's shell
-        return subprocess.run(
-            [CROSSGATE, *arguments],
-            capture_output=True,
-            text=True,
-            env=variables,
-            cwd=home.path / folder,
-            timeout=60,
-            check=False,
-        )
+        # The variable is not set in a user's shell.
+        return home.run(*arguments, folder=folder, without=["CLAUDE_PROJECT_DIR"])
 
     done = below("work/src", "hook", "install", "--project", "--log", str(log))
     assert done.returncode == 0, done.stderr
@@ -215,19 +212,9 @@ def test_a_project_is_found_from_a_subfolder(home: Home) -> None:
 
 def without_a_working_folder(home: Home, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run crossgate in a folder that is deleted before it starts."""
-    gone = home.path / "gone"
-    gone.mkdir()
-    variables = home.environment()
-    del variables["CLAUDE_PROJECT_DIR"]
-    return subprocess.run(
-        ["/bin/sh", "-c", 'rmdir "$PWD" && exec "$@"', "sh", CROSSGATE, *arguments],
-        capture_output=True,
-        text=True,
-        env=variables,
-        cwd=gone,
-        timeout=60,
-        check=False,
-    )
+    (home.path / "gone").mkdir()
+    prefix = ["/bin/sh", "-c", 'rmdir "$PWD" && exec "$@"', "sh"]
+    return home.run(*arguments, folder="gone", prefix=prefix, without=["CLAUDE_PROJECT_DIR"])
 
 
 def test_a_deleted_working_folder_is_an_error(home: Home) -> None:
@@ -277,15 +264,8 @@ def test_an_unreadable_folder_does_not_hide_other_skills(home: Home) -> None:
         folder.chmod(0)
     (home.path / ".claude/skills/linked").symlink_to(linked)
     without = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
-    done = subprocess.run(
-        [*(without if os.geteuid() == 0 else []), CROSSGATE, "hook", "install", "--project"],
-        capture_output=True,
-        text=True,
-        env=home.environment(),
-        cwd=home.path / "work",
-        timeout=60,
-        check=False,
-    )
+    prefix = without if os.geteuid() == 0 else []
+    done = home.run("hook", "install", "--project", prefix=prefix)
     assert done.returncode == 0, done.stderr
     assert f"4 skills of {home.path / '.claude/skills'}\n" in done.stdout
 
@@ -450,8 +430,7 @@ def test_doctor_resolves_the_program_like_a_shell(home: Home, program: str, stat
     hooks = {"UserPromptSubmit": [{"hooks": [{"type": "command", "command": command}]}]}
     path = settings(home, json.dumps({"hooks": hooks}))
     (home.path / "bin").symlink_to(CROSSGATE.parent)
-    done = home.run("doctor")
-    line = next(item for item in done.stdout.split("\n") if "hook claude" in item)
+    line = doctor_on(home)
     assert line.startswith("BROKEN" if state == "broken" else "ok")
     assert ("depends on the agent's environment" in line) == (state == "unknown"), line
     assert str(path) in line
@@ -576,7 +555,7 @@ def test_disabled_hooks_are_reported(
     done = home.run("hook", "install", "--agent", agent)
     assert done.returncode == 0, done.stderr
     assert f"so {agent} does not run the hook" in done.stderr
-    line = next(line for line in home.run("doctor").stdout.split("\n") if f"hook {agent}" in line)
+    line = doctor_on(home, agent)
     assert line.startswith("off")
     assert "does not run the hook" in line
     assert "does not run the hook" in home.run("hook", "try", "--agent", agent, PDF).stdout
@@ -649,8 +628,7 @@ def test_install_from_a_temporary_environment_is_refused_with_the_remedy(home: H
 
 def test_doctor_reports_a_temporary_environment(home: Home) -> None:
     assert home.run("hook", "install").returncode == 0
-    done = home.run("doctor", TMPDIR=str(CROSSGATE.parents[2]))
-    line = next(line for line in done.stdout.split("\n") if "hook claude" in line)
+    line = doctor_on(home, TMPDIR=str(CROSSGATE.parents[2]))
     assert line.startswith("off")
     assert "does not last" in line
 
@@ -660,9 +638,7 @@ def test_doctor_checks_the_folder_of_a_program_on_the_path(home: Home) -> None:
     path = f"{CROSSGATE.parent}:{os.environ['PATH']}"
     assert home.run("hook", "install", "--project", PATH=path).returncode == 0
     assert commands(home.path / "work/.claude/settings.json") == ["crossgate hook claude"]
-    done = home.run("doctor", PATH=path)
-    line = next(line for line in done.stdout.split("\n") if "hook claude" in line)
-    assert line.startswith("ok")
+    assert doctor_on(home, PATH=path).startswith("ok")
 
 
 def test_install_indexes_the_skills_of_the_working_folder_too(home: Home) -> None:
