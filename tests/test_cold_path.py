@@ -44,7 +44,12 @@ names = sorted({name.partition(".")[0] for name in sys.modules})
 print(json.dumps([names, globals().get("outcome")]))
 """
     run = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script) + report, *map(str, arguments)],
+        [
+            sys.executable,
+            "-c",
+            "import sys\n" + textwrap.dedent(script) + report,
+            *map(str, arguments),
+        ],
         capture_output=True,
         text=True,
         check=False,
@@ -55,11 +60,11 @@ print(json.dumps([names, globals().get("outcome")]))
     return HEAVY & set(names), outcome
 
 
+GATED = 'Profile(winner={"agreed": 0.0})'
 ROUTE = """
-    import sys
     from crossgate import Index, Profile, Router
     index = Index.open(sys.argv[1])
-    profile = Profile(winner={"agreed": 0.0}) if sys.argv[2] == "gated" else Profile()
+    profile = {profile}
     router = Router(index, profile=profile)
     vector = index._core.vector("csv-cleaner")
     result = router.route("repair a csv with duplicate rows", vector=vector)
@@ -77,103 +82,83 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_importing_loads_nothing_heavy() -> None:
-    assert loaded("import crossgate")[0] == set()
-
-
-def test_inspecting_an_index_loads_nothing_heavy() -> None:
-    assert loaded("import crossgate; outcome = dir(crossgate)")[0] == set()
-
-
-def test_building_with_given_vectors_loads_nothing_heavy(tmp_path: Path) -> None:
-    heavy, outcome = loaded(
-        """
-        import sys
-        from crossgate import Document, Index, PrecomputedVectors, Profile, Router, rerank
-        index = Index.build(
-            [Document(id="a", text="red fox", vector=[1.0, 0.0])],
-            embedder=PrecomputedVectors("elsewhere", 2),
-        )
-        index.save(sys.argv[1])
-        router = Router(Index.open(sys.argv[1]), reranker=None, profile=Profile())
-        outcome = [
-            router.route("fox", vector=[1.0, 0.0]).ids,
-            rerank("fox", ["red fox", "hen"], reranker=None).ids,
-        ]
-        """,
-        tmp_path / "a.cgx",
+GIVEN_VECTORS = """
+    from crossgate import Document, Index, PrecomputedVectors, Profile, Router, rerank
+    index = Index.build(
+        [Document(id="a", text="red fox", vector=[1.0, 0.0])],
+        embedder=PrecomputedVectors("elsewhere", 2),
     )
-    assert outcome == [["a"], ["0", "1"]]
+    index.save(sys.argv[2])
+    router = Router(Index.open(sys.argv[2]), reranker=None, profile=Profile())
+    outcome = [
+        router.route("fox", vector=[1.0, 0.0]).ids,
+        rerank("fox", ["red fox", "hen"], reranker=None).ids,
+    ]
+"""
+LOGGED = """
+    from crossgate import Policy, Profile, rerank
+    from crossgate._decision.log_replay import check_decision
+    from crossgate._telemetry.log import JsonLinesLog, read_log
+    policy = Policy(floors={"default": 0.2}, cliff_core=1)
+    rows = [{"text": "red fox", "cosine": 0.9}, {"text": "hen", "cosine": 0.1}]
+    options = {"profile": Profile(), "policy": policy, "telemetry": JsonLinesLog(sys.argv[2])}
+    result = rerank("fox", rows, reranker=None, **options)
+    logged, = read_log(sys.argv[2])
+    outcome = [result.ids, [note.code for note in result.degraded], check_decision(logged)]
+"""
+RECIPE = """
+    from datetime import UTC, datetime
+    from crossgate import Candidate
+    from crossgate._pipelines.recipes import Switches, context_engine
+    hits = [Candidate(id=text, text=text) for text in ("red fox", "hen")]
+    switches = Switches(enabled=False)
+    outcome = context_engine(
+        "fox", lambda query, limit: [hits, hits], now=datetime.now(UTC), switches=switches
+    ).ids
+"""
+COMMAND = """
+    from crossgate import _cli as cli
+    outcome = cli.run({arguments})
+"""
+WITHOUT_STAGE_2 = '["route", "-i", sys.argv[1], "--reranker", "none", {query!r}]'
+WINNER = ["csv-cleaner", 1, "confident_winner", []]
+CASES: dict[str, tuple[str, object]] = {
+    "import": ("import crossgate", None),
+    "names of the package": ("import crossgate; outcome = len(dir(crossgate)) > 9", True),
+    "given vectors": (GIVEN_VECTORS, [["a"], ["0", "1"]]),
+    "stage 1": (ROUTE.format(profile=GATED), WINNER),
+    # The vector is made here, by the core.
+    "stage 1 with its embedder": (
+        ROUTE.format(profile=GATED).replace(", vector=vector", ""),
+        WINNER,
+    ),
+    # onnxruntime runs by its library, and bundled models have the core's tokenizer.
+    "stage 2": (ROUTE.format(profile="Profile()"), ["csv-cleaner", 2, "reranked", []]),
+    "command": (COMMAND.format(arguments=WITHOUT_STAGE_2.format(query="repair a csv")), 0),
+    "refused command": (COMMAND.format(arguments=WITHOUT_STAGE_2.format(query="")), 1),
+    "indexing": (COMMAND.format(arguments='["index", sys.argv[3], "-o", sys.argv[2]]'), 0),
+    "logged decision with floors": (LOGGED, [["0"], [], None]),
+    "recipe without a model": (RECIPE, ["red fox", "hen"]),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_nothing_heavy_is_loaded(case: str, path: Path, tmp_path: Path) -> None:
+    script, expected = CASES[case]
+    notes = tmp_path / "notes.jsonl"
+    notes.write_text(json.dumps({"id": "a", "text": "red fox"}))
+    heavy, outcome = loaded(script, path, tmp_path / "output", notes)
+    assert outcome == expected
     assert heavy == set()
 
 
-def test_stage_1_decision_loads_nothing_heavy(path: Path) -> None:
-    heavy, outcome = loaded(ROUTE, path, "gated")
-    assert outcome == ["csv-cleaner", 1, "confident_winner", []]
-    assert heavy == set()
-
-
-def test_prompt_that_the_gate_decides_loads_nothing_heavy(path: Path) -> None:
-    # Its vector is made here, by the core.
-    heavy, outcome = loaded(ROUTE.replace(", vector=vector", ""), path, "gated")
-    assert outcome == ["csv-cleaner", 1, "confident_winner", []]
-    assert heavy == set()
-
-
-def test_route_command_without_stage_2_loads_nothing_heavy(path: Path) -> None:
-    prompt = "repair a csv with duplicate rows"
-    heavy, outcome = loaded(
-        """
-        import sys
-        from crossgate import _cli as cli
-        outcome = cli.run(["route", "-i", sys.argv[1], "--reranker", "none", sys.argv[2]])
-        """,
-        path,
-        prompt,
-    )
-    assert outcome == 0
-    assert heavy == set()
-
-
-def test_indexing_loads_nothing_heavy(tmp_path: Path) -> None:
-    (tmp_path / "notes.jsonl").write_text(json.dumps({"id": "a", "text": "red fox"}))
-    heavy, outcome = loaded(
-        """
-        import sys
-        from crossgate import _cli as cli
-        outcome = cli.run(["index", sys.argv[1], "-o", sys.argv[2]])
-        """,
-        tmp_path / "notes.jsonl",
-        tmp_path / "notes.cgx",
-    )
-    assert outcome == 0
-    assert heavy == set()
-
-
-def test_logged_decision_with_floors_loads_nothing_heavy(tmp_path: Path) -> None:
-    heavy, outcome = loaded(
-        """
-        import sys
-        from crossgate import Policy, Profile, rerank
-        from crossgate._decision.log_replay import check_decision
-        from crossgate._telemetry.log import JsonLinesLog, read_log
-        policy = Policy(floors={"default": 0.2}, cliff_core=1)
-        rows = [{"text": "red fox", "cosine": 0.9}, {"text": "hen", "cosine": 0.1}]
-        options = {"profile": Profile(), "policy": policy, "telemetry": JsonLinesLog(sys.argv[1])}
-        result = rerank("fox", rows, reranker=None, **options)
-        logged, = read_log(sys.argv[1])
-        outcome = [result.ids, [note.code for note in result.degraded], check_decision(logged)]
-        """,
-        tmp_path / "log.jsonl",
-    )
-    assert outcome == [["0"], [], None]
-    assert heavy == set()
+def test_heavy_packages_are_found(path: Path) -> None:
+    assert loaded("import tokenizers; outcome = 1", path) == ({"tokenizers"}, 1)
 
 
 def test_disabled_telemetry_loads_no_module() -> None:
     _, outcome = loaded(
         """
-        import sys
         from crossgate import rerank
         rerank("fox", ["red fox"], reranker=None)
         telemetry = {"crossgate._telemetry.events", "crossgate._telemetry.log"}
@@ -183,55 +168,11 @@ def test_disabled_telemetry_loads_no_module() -> None:
     assert outcome == []
 
 
-def test_unused_remote_tiers_load_nothing_heavy(path: Path) -> None:
+def test_unused_remote_tiers_load_no_library_of_a_provider(path: Path) -> None:
     # The provider's library is loaded by the first call; asyncio is loaded with the classes.
-    script = ROUTE.replace(
+    script = ROUTE.format(profile=GATED).replace(
         "profile=profile)",
         "profile=profile, reranker=[VoyageReranker(api_key='k'), CohereReranker(api_key='k')])",
     )
     start = "    from crossgate.rerankers import CohereReranker, VoyageReranker\n"
-    heavy, outcome = loaded(start + script.lstrip("\n"), path, "gated")
-    assert outcome == ["csv-cleaner", 1, "confident_winner", []]
-    assert heavy == {"asyncio"}
-
-
-def test_recipe_without_a_model_loads_nothing_heavy() -> None:
-    heavy, outcome = loaded(
-        """
-        from datetime import UTC, datetime
-        from crossgate import Candidate
-        from crossgate._pipelines.recipes import Switches, context_engine
-        hits = [Candidate(id=text, text=text) for text in ("red fox", "hen")]
-        switches = Switches(enabled=False)
-        outcome = context_engine(
-            "fox", lambda query, limit: [hits, hits], now=datetime.now(UTC), switches=switches
-        ).ids
-        """
-    )
-    assert outcome == ["red fox", "hen"]
-    assert heavy == set()
-
-
-def test_stage_2_decision_loads_nothing_heavy(path: Path) -> None:
-    heavy, outcome = loaded(ROUTE, path, "ungated")
-    assert outcome == ["csv-cleaner", 2, "reranked", []]
-    # onnxruntime runs by its library, and bundled models have the core's tokenizer.
-    assert heavy == set()
-
-
-def test_heavy_packages_are_found(path: Path) -> None:
-    heavy, outcome = loaded("import tokenizers; outcome = 1", path)
-    assert (heavy, outcome) == ({"tokenizers"}, 1)
-
-
-def test_refused_command_loads_nothing_heavy(path: Path) -> None:
-    heavy, outcome = loaded(
-        """
-        import sys
-        from crossgate import _cli as cli
-        outcome = cli.run(["route", "-i", sys.argv[1], "--reranker", "none", ""])
-        """,
-        path,
-    )
-    assert outcome == 1
-    assert heavy == set()
+    assert loaded(start + script.lstrip("\n"), path) == ({"asyncio"}, WINNER)
