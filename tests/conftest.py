@@ -148,6 +148,15 @@ def build(texts: Mapping[str, str] = LIBRARY, **options: Any) -> Index:
     return Index.build(documents(texts), **{"embedder": WordEmbedder(), **options})
 
 
+def skills(folder: Path, texts: Mapping[str, str] = LIBRARY, *, body: str = "Do it.") -> Path:
+    """Write a skill per name and description, and return the folder."""
+    for name, text in texts.items():
+        path = folder / name / "SKILL.md"
+        path.parent.mkdir(parents=True)
+        path.write_text(f"---\nname: {name}\ndescription: {text}\n---\n{body}\n", "utf-8")
+    return folder
+
+
 def refused(code: str, call: Callable[..., object], *arguments: object, **options: object) -> str:
     """Check that a call is refused with this code and one line, and return the line."""
     with pytest.raises(CrossgateError) as caught:

@@ -14,7 +14,6 @@ import sys
 import tempfile
 import textwrap
 import unicodedata
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,22 +23,12 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from commands import CROSSGATE, SCHEMAS, Run, checked, environment
-from conftest import LIBRARY
+from conftest import LIBRARY, skills
 from crossgate import Index, Policy, Profile, SourceError
 from crossgate._cli import output as printing
 from crossgate._core import Answer, Floors, Lexical, Warnings, Winner
 from crossgate._telemetry.log import LoggedDecision, LoggedUse, read_log
 from crossgate._values.profile_files import POLICY_SCHEMA, profile_values
-
-
-def skills(folder: Path, texts: Mapping[str, str] = LIBRARY) -> Path:
-    """Write a folder of skills."""
-    for name, text in texts.items():
-        (folder / name).mkdir(parents=True)
-        (folder / name / "SKILL.md").write_text(
-            f"---\nname: {name}\ndescription: {text}\n---\n# {name}\n", encoding="utf-8"
-        )
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -633,40 +622,31 @@ def test_colours_are_used_only_on_terminals(home: Path, words: Path, no_color: b
     assert (b"\x1b[" in shown) != no_color
 
 
-def test_pipe_closed_at_once_exits_with_0(home: Path, candidates: Path) -> None:
-    query = "how many nodes does staging have"
-    for arguments in (["--help"], ["models", "list"], ["rerank", query, candidates, "--json"]):
-        process = subprocess.Popen(
-            [CROSSGATE, *arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=environment(home),
-        )
-        assert process.stdout is not None
-        assert process.stderr is not None
-        process.stdout.close()
-        errors = process.stderr.read()
-        process.stderr.close()
-        assert (process.wait(60), errors) == (0, b""), arguments
-
-
-def test_pipe_closed_in_the_middle_exits_with_0(home: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("lines", [0, 1])  # read before it is closed, as `head -1` does
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["models", "list"], ["--json"], ["--explain"]],
+    ids=" ".join,
+)
+def test_closed_pipe_exits_with_0(
+    home: Path, tmp_path: Path, arguments: list[str], lines: int
+) -> None:
     many = tmp_path / "many.jsonl"
     many.write_text("".join(json.dumps(f"red {number}") + "\n" for number in range(1_000)))
-    for form in (["--json"], ["--explain"]):
-        process = subprocess.Popen(
-            [CROSSGATE, "rerank", "red", many, "--reranker", "none", *form],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=environment(home),
-        )
+    if arguments[0] in ("--json", "--explain"):
+        arguments = ["rerank", "red", str(many), "--reranker", "none", *arguments]
+    with subprocess.Popen(
+        [CROSSGATE, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(home),
+    ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        assert process.stdout.readline()
-        process.stdout.close()  # as `head -1` does
+        assert all(process.stdout.readline() for _ in range(lines))
+        process.stdout.close()
         errors = process.stderr.read()
-        process.stderr.close()
-        assert (process.wait(60), errors) == (0, b"")
+    assert (process.returncode, errors) == (0, b"")
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
@@ -813,55 +793,34 @@ def test_untrusted_text_is_printed_without_control_characters(
 
 # Bad input.
 
-BAD: dict[str, tuple[list[str | bytes], str]] = {
-    "no such index": (["route", "-i", "absent.cgx", "q"], "index_missing"),
-    "a folder for an index": (["route", "-i", ".", "q"], "index_unreadable"),
-    "no index at all": (["route", "-i", "text.txt", "q"], "not_an_index"),
-    "half an index": (["route", "-i", "half.cgx", "q"], "index_truncated"),
-    "a query in bytes": (["route", "-i", "words.cgx", b"caf\xe9"], "invalid_text"),
-    "a limit of 0": (["route", "-i", "words.cgx", "q", "--limit", "0"], "out_of_range"),
-    "a limit below 0": (["rerank", "q", "one.jsonl", "--limit", "-1"], "out_of_range"),
-    "an id in bytes": (["route", "-i", "words.cgx", "q", "--deny", b"\xff"], "invalid_text"),
-    "no such profile": (
-        ["route", "-i", "words.cgx", "q", "--profile", "absent.json"],
-        "profile_missing",
-    ),
-    "a profile that is none": (
-        ["route", "-i", "words.cgx", "q", "--profile", "one.jsonl"],
-        "profile_malformed",
-    ),
-    "an unknown reranker": (
-        ["route", "-i", "words.cgx", "q", "--reranker", "no-such-model"],
-        "unknown_model",
-    ),
-    "a reranker that embeds": (
-        ["rerank", "q", "one.jsonl", "--reranker", "crossgate-embedder-minilm-l6"],
-        "model_unsupported",
-    ),
-    "a model folder without a tokenizer": (
-        ["rerank", "q", "one.jsonl", "--reranker", "./model"],
-        "model_incomplete",
-    ),
-    "an unknown embedder": (
-        ["index", "text.txt", "-o", "out.cgx", "--embedder", "no-such-model"],
-        "unknown_model",
-    ),
-    "an unknown language": (
-        ["index", "text.txt", "-o", "out.cgx", "--language", "klingon"],
-        "out_of_range",
-    ),
-    "no such source": (["index", "absent", "-o", "out.cgx"], "source_missing"),
-    "an empty source": (["index", "empty", "-o", "out.cgx"], "no_documents"),
-    "a source of an unknown kind": (["index", "half.cgx", "-o", "out.cgx"], "source_unknown"),
-    "no such candidates": (["rerank", "q", "absent.jsonl"], "source_missing"),
-    "a folder of candidates": (["rerank", "q", "."], "source_missing"),
-    "candidates in bytes": (["rerank", "q", "bytes.jsonl"], "invalid_text"),
-    "candidates that are not JSON": (["rerank", "q", "text.txt"], "malformed_candidate"),
-    "two candidates of one id": (["rerank", "q", "twice.jsonl"], "duplicate_id"),
-    "an empty query to rerank": (["rerank", "", "one.jsonl"], "empty_query"),
-    "an unknown model to pull": (["models", "pull", "no-such-model"], "unknown_model"),
-    "an unknown model to verify": (["models", "verify", "no-such-model"], "unknown_model"),
-    "an unknown model's path": (["models", "path", "no-such-model"], "unknown_model"),
+ROUTE, RERANK = ("route", "-i", "words.cgx", "q"), ("rerank", "q")
+INDEX = ("index", "text.txt", "-o", "out.cgx")
+BAD: dict[str, tuple[tuple[str | bytes, ...], str]] = {
+    "no such index": (("route", "-i", "absent.cgx", "q"), "index_missing"),
+    "a folder for an index": (("route", "-i", ".", "q"), "index_unreadable"),
+    "no index at all": (("route", "-i", "text.txt", "q"), "not_an_index"),
+    "half an index": (("route", "-i", "half.cgx", "q"), "index_truncated"),
+    "a query in bytes": (("route", "-i", "words.cgx", b"caf\xe9"), "invalid_text"),
+    "a limit of 0": ((*ROUTE, "--limit", "0"), "out_of_range"),
+    "an id in bytes": ((*ROUTE, "--deny", b"\xff"), "invalid_text"),
+    "no such profile": ((*ROUTE, "--profile", "absent.json"), "profile_missing"),
+    "a profile that is none": ((*ROUTE, "--profile", "one.jsonl"), "profile_malformed"),
+    "an unknown reranker": ((*ROUTE, "--reranker", "no-such-model"), "unknown_model"),
+    "an incomplete model": ((*RERANK, "one.jsonl", "--reranker", "./model"), "model_incomplete"),
+    "an unknown embedder": ((*INDEX, "--embedder", "no-such-model"), "unknown_model"),
+    "an unknown language": ((*INDEX, "--language", "klingon"), "out_of_range"),
+    "no such source": (("index", "absent", "-o", "out.cgx"), "source_missing"),
+    "an empty source": (("index", "empty", "-o", "out.cgx"), "no_documents"),
+    "a source of an unknown kind": (("index", "half.cgx", "-o", "out.cgx"), "source_unknown"),
+    "no such candidates": ((*RERANK, "absent.jsonl"), "source_missing"),
+    "a folder of candidates": ((*RERANK, "."), "source_missing"),
+    "candidates in bytes": ((*RERANK, "bytes.jsonl"), "invalid_text"),
+    "candidates that are not JSON": ((*RERANK, "text.txt"), "malformed_candidate"),
+    "two candidates of one id": ((*RERANK, "twice.jsonl"), "duplicate_id"),
+    "an empty query to rerank": (("rerank", "", "one.jsonl"), "empty_query"),
+    "an unknown model to pull": (("models", "pull", "no-such-model"), "unknown_model"),
+    "an unknown model to verify": (("models", "verify", "no-such-model"), "unknown_model"),
+    "an unknown model's path": (("models", "path", "no-such-model"), "unknown_model"),
 }
 
 

@@ -12,6 +12,7 @@ import pytest
 
 import crossgate
 from commands import CROSSGATE, Run, environment
+from conftest import skills
 from crossgate._cli import COMMANDS
 from crossgate._runtime import model_files
 
@@ -51,9 +52,7 @@ def test_messages_and_docs_name_commands_that_exist() -> None:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with one skill, its index, a file of labels, and files of other content."""
     home = tmp_path_factory.mktemp("messages")
-    skill = home / "skills" / "pdf" / "SKILL.md"
-    skill.parent.mkdir(parents=True)
-    skill.write_text("---\nname: pdf\ndescription: Merge PDF files.\n---\n", encoding="utf-8")
+    skills(home / "skills", {"pdf": "Merge PDF files."})
     (home / "labels.jsonl").write_text('{"query": "merge", "relevant": ["pdf"]}\n', "utf-8")
     (home / "odd.jsonl").write_text('{"question": "merge", "answer": ["pdf"]}\n', "utf-8")
     done = run(["index", "skills", "-o", "skills.cgx"], home)

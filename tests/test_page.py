@@ -15,10 +15,10 @@ from crossgate import Index
 from crossgate._cli.samples import SKILLS
 from crossgate._telemetry.log import LoggedUse, read_log
 
-httpx2 = pytest.importorskip("httpx2")
+pytest.importorskip("httpx2")
 pytest.importorskip("fastapi", reason="the extra serve is not installed")
 
-from test_serve import KEY, Served, serving  # noqa: E402
+from test_serve import KEY, Served, serving
 
 PROMPT = "make these photos fit on the web page"
 in_browser = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
@@ -53,7 +53,7 @@ def decided(page: Page, served: Served, prompt: str = PROMPT, **sizes: Any) -> N
 
 
 def test_page_allows_only_its_own_script_and_style(served: Served) -> None:
-    reply = httpx2.get(f"{served.url}/", trust_env=False, verify=False, timeout=60)
+    reply = served.get("/")
     assert reply.status_code == 200
     policy = reply.headers["content-security-policy"]
     assert policy.startswith("default-src 'none'; script-src 'sha256-")
@@ -66,10 +66,8 @@ def test_page_allows_only_its_own_script_and_style(served: Served) -> None:
 
 def test_page_needs_no_key_and_its_requests_do() -> None:
     with serving("--port", "0", key=KEY) as running:
-        opened = httpx2.get(f"{running.url}/", trust_env=False, verify=False, timeout=60)
-        asked = httpx2.post(
-            f"{running.url}/route", json={"query": "x"}, trust_env=False, verify=False
-        )
+        opened = running.get("/")
+        asked = running.post("/route", {"query": "x"}, headers={})
     assert (opened.status_code, asked.status_code) == (200, 401)
 
 
@@ -196,13 +194,7 @@ def test_text_of_a_document_is_not_markup(page: Page, tmp_path: Path) -> None:
 
 def test_judgement_from_a_form_of_another_site_is_refused(served: Served) -> None:
     body = json.dumps({"decision_id": "0" * 32, "fits": []})
-    reply = httpx2.post(
-        f"{served.url}/feedback",
-        content=body.encode(),
-        headers={"content-type": "text/plain"},
-        trust_env=False,
-        verify=False,
-    )
+    reply = served.post("/feedback", body.encode(), {"content-type": "text/plain"})
     assert 400 <= reply.status_code < 500
 
 

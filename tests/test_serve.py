@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +22,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from conftest import build
+from conftest import build, skills
 from crossgate import Profile, rerank, write_profile
 
 pytest.importorskip("fastapi", reason="the extra serve is not installed")
@@ -33,6 +33,8 @@ h11 = pytest.importorskip("h11", reason="the extra serve is not installed")
 QUERY = "how many nodes does staging have"
 TEXTS = ["Lunch is at noon.", "The staging cluster has five nodes.", "Bread needs yeast."]
 KEY = "right-key"
+# Reading the certificates of authorities would take most of the time of a request.
+LOCAL: dict[str, Any] = {"trust_env": False, "verify": False, "timeout": 60}
 SCOPE: dict[str, Any] = {
     "type": "http",
     "method": "POST",
@@ -48,13 +50,19 @@ class Served:
         self.process = process
         self.url = url
 
-    def post(self, path: str, content: Any, **options: Any) -> httpx2.Response:
-        """Ask, with the body as JSON or as it is."""
+    def post(
+        self, path: str, content: Any, headers: Mapping[str, str] | None = None
+    ) -> httpx2.Response:
+        """Ask, with the body as JSON or as it is; with the key, unless other headers are given."""
         body = content if isinstance(content, bytes) else json.dumps(content).encode()
-        headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
-        # Reading the certificates of authorities would take most of the time of a request.
-        local = {"trust_env": False, "verify": False, **options}
-        return httpx2.post(self.url + path, content=body, headers=headers, timeout=60, **local)
+        with_key = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
+        return httpx2.post(
+            self.url + path, content=body, headers=with_key if headers is None else headers, **LOCAL
+        )
+
+    def get(self, path: str, **headers: str) -> httpx2.Response:
+        """Ask for a page, without the key."""
+        return httpx2.get(self.url + path, headers=headers, **LOCAL)
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Tell it to stop, and return its exit code."""
@@ -217,8 +225,7 @@ def test_choice_without_probabilities_is_refused() -> None:
 def test_compressed_request_is_refused(served: Served) -> None:
     body = gzip.compress(json.dumps({"query": QUERY, "documents": TEXTS}).encode())
     headers = {"Authorization": f"Bearer {KEY}", "Content-Encoding": "gzip"}
-    url = f"{served.url}/v2/rerank"
-    answer = httpx2.post(url, content=body, headers=headers, trust_env=False, verify=False)
+    answer = served.post("/v2/rerank", body, headers)
     assert (answer.status_code, answer.json()["code"]) == (415, "unsupported_encoding")
 
 
@@ -270,10 +277,8 @@ def test_route_names_no_folder_of_the_machine(tmp_path: Path) -> None:
     from crossgate import Index
     from crossgate._sources.reading import read_sources
 
-    skill = tmp_path / "skills" / "pdf" / "SKILL.md"
-    skill.parent.mkdir(parents=True)
-    skill.write_text("---\nname: pdf\ndescription: Merge pdf files.\n---\nUse qpdf.\n")
-    documents = read_sources([tmp_path / "skills"]).documents
+    folder = skills(tmp_path / "skills", {"pdf": "Merge pdf files."})
+    documents = read_sources([folder]).documents
     assert str(tmp_path) in str(documents[0].metadata["root"])
     Index.build(documents, embedder=None).save(tmp_path / "skills.cgx")
     index = str(tmp_path / "skills.cgx")
@@ -303,41 +308,28 @@ def test_route_uses_the_reranker_and_the_policy_of_the_command_line(tmp_path: Pa
 
 CHOICE = {"type": "choice", "criteria": {"a": "an option"}}
 NOUL = {"type": "noul", "instructions": "Is it so?"}
+MANY = dict.fromkeys(map(str, range(51)), CHOICE)
+ONE: dict[str, Any] = {"query": "a", "documents": ["a"]}
 BAD: list[tuple[str, Any, int, str]] = [
     ("/v2/rerank", b"{", 400, "malformed_request"),
     ("/v2/rerank", [], 400, "malformed_request"),
     ("/v2/rerank", {"query": "a"}, 400, "malformed_request"),
     ("/v2/rerank", {"query": "a", "documents": []}, 400, "no_documents"),
     ("/v2/rerank", {"query": "a", "documents": [{"text": 5}]}, 400, "malformed_candidate"),
-    (
-        "/v2/rerank",
-        {"query": "a", "documents": ["a"], "max_tokens_per_doc": 0},
-        400,
-        "malformed_request",
-    ),
+    ("/v2/rerank", ONE | {"max_tokens_per_doc": 0}, 400, "malformed_request"),
     ("/v2/rerank", b'{"query": "\\ud800", "documents": ["a"]}', 400, "invalid_text"),
-    ("/v2/rerank", {"query": "a", "documents": ["a"], "top_n": 0}, 400, "malformed_request"),
+    ("/v2/rerank", ONE | {"top_n": 0}, 400, "malformed_request"),
     ("/v1/rerank", {"query": "a", "documents": "a"}, 422, "malformed_request"),
     ("/rerank", {"query": "a", "texts": [5]}, 422, "malformed_request"),
     ("/voyage/rerank", {"query": "a", "documents": [{"text": "a"}]}, 400, "malformed_request"),
-    (
-        "/v2/rerank",
-        {"query": "a", "documents": ["a"], "min_relevance": False},
-        400,
-        "malformed_request",
-    ),
+    ("/v2/rerank", ONE | {"min_relevance": False}, 400, "malformed_request"),
     ("/rerank", {"query": "", "texts": ["a"]}, 400, "empty_query"),
     ("/v2/rerank", {"query": "a", "documents": ["a"] * 51}, 413, "too_many_documents"),
     ("/v2/rerank", b" " * 100_001, 413, "too_large"),
     ("/v1/systemone", {"state": "a", "questions": {}}, 400, "malformed_request"),
     ("/v1/systemone", {"state": " ", "questions": {"q": CHOICE}}, 400, "empty_query"),
     ("/v1/systemone", {"state": "a", "questions": {"q": NOUL}}, 400, "malformed_request"),
-    (
-        "/v1/systemone",
-        {"state": "a", "questions": dict.fromkeys(map(str, range(51)), CHOICE)},
-        413,
-        "too_many_documents",
-    ),
+    ("/v1/systemone", {"state": "a", "questions": MANY}, 413, "too_many_documents"),
 ]
 
 
@@ -380,16 +372,12 @@ def test_max_tokens_per_doc_limits_the_text_read(served: Served) -> None:
 
 def test_request_without_the_key_is_refused(served: Served) -> None:
     for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {KEY}"}):
-        answer = httpx2.post(
-            f"{served.url}/v2/rerank", json={}, headers=headers, trust_env=False, verify=False
-        )
+        answer = served.post("/v2/rerank", {}, {"Content-Type": "application/json", **headers})
         assert (answer.status_code, answer.json()["code"]) == (401, "unauthorized")
 
 
 def asked_as(served: Served, host: str) -> tuple[int, str | None]:
-    answer = httpx2.get(
-        f"{served.url}/v2/rerank", headers={"Host": host}, trust_env=False, verify=False
-    )
+    answer = served.get("/v2/rerank", Host=host)
     return answer.status_code, answer.json()["code"]
 
 
@@ -407,9 +395,7 @@ def test_loopback_without_a_key_refuses_the_host_of_a_web_page() -> None:
             assert asked_as(running, host) == (405, "method_not_allowed"), host
         for host in unknown:
             assert asked_as(running, host) == (403, "unknown_host"), host
-        page = httpx2.get(
-            f"{running.url}/docs", headers={"Host": "a.example"}, trust_env=False, verify=False
-        )
+        page = running.get("/docs", Host="a.example")
         assert page.status_code == 403  # pages that need no key are refused too
 
 
@@ -453,10 +439,8 @@ def test_page_of_the_server_may_ask_it() -> None:
         for origin in (running.url, running.url.replace("127.0.0.1", "localhost")):
             host = origin.removeprefix("http://")
             headers = {"Content-Type": "application/json", "Origin": origin, "Host": host}
-            content = json.dumps({"query": QUERY, "documents": TEXTS}).encode()
-            options: dict[str, Any] = {"trust_env": False, "verify": False}
-            url = f"{running.url}/v2/rerank"
-            assert httpx2.post(url, content=content, headers=headers, **options).is_success
+            body = {"query": QUERY, "documents": TEXTS}
+            assert running.post("/v2/rerank", body, headers).is_success
 
 
 def test_other_spellings_of_loopback_refuse_the_host_of_a_web_page() -> None:
@@ -468,10 +452,7 @@ def test_other_spellings_of_loopback_refuse_the_host_of_a_web_page() -> None:
 def test_host_is_free_on_a_server_with_a_key_or_a_unix_socket(
     served: Served, tmp_path: Path
 ) -> None:
-    page = httpx2.get(
-        f"{served.url}/health", headers={"Host": "a.example"}, trust_env=False, verify=False
-    )
-    assert page.status_code == 200
+    assert served.get("/health", Host="a.example").status_code == 200
     path = tmp_path / "a.sock"
     with (
         serving("--unix", str(path), "--reranker", "none", key=""),
@@ -481,24 +462,21 @@ def test_host_is_free_on_a_server_with_a_key_or_a_unix_socket(
 
 
 def test_pages_for_machines_and_people(served: Served) -> None:
-    def get(path: str) -> httpx2.Response:
-        return httpx2.get(served.url + path, trust_env=False, verify=False)
-
-    health = get("/health").json()
+    health = served.get("/health").json()
     assert (health["status"], health["documents"]) == ("ok", len(build(embedder=None)))
     served.post("/v2/rerank", {"query": "a", "documents": ["a"]})
     served.post("/no/such/page", {})
-    counted = get("/metrics").text
+    counted = served.get("/metrics").text
     assert re.search(r'crossgate_requests_total\{path="/v2/rerank",status="200"\} \d', counted)
     assert "no/such" not in counted
-    described = get("/openapi.json").json()
+    described = served.get("/openapi.json").json()
     schemas = described["components"]["schemas"]
     assert "trace" in schemas["RouteRequest"]["properties"]
     assert "trace" not in schemas["ExplainRequest"]["properties"]
     paths = {"/v1/rerank", "/v2/rerank", "/rerank", "/voyage/rerank", "/v1/systemone"}
     paths |= {"/route", "/explain", "/health", "/metrics"}
     assert set(described["paths"]) == paths
-    page = get("/docs").text
+    page = served.get("/docs").text
     assert "/v2/rerank" in page
     assert "://" not in page
     assert "src=" not in page
@@ -506,15 +484,12 @@ def test_pages_for_machines_and_people(served: Served) -> None:
 
 def test_requests_refused_before_parsing_are_counted(served: Served) -> None:
     def counted() -> dict[str, float]:
-        page = httpx2.get(f"{served.url}/metrics", trust_env=False, verify=False).text
+        page = served.get("/metrics").text
         line = r'^crossgate_requests_total\{path="/v2/rerank",status="(\d+)"\} (\S+)'
         return {status: float(number) for status, number in re.findall(line, page, re.MULTILINE)}
 
     before = counted()
-    assert (
-        httpx2.post(f"{served.url}/v2/rerank", json={}, trust_env=False, verify=False).status_code
-        == 401
-    )
+    assert served.post("/v2/rerank", {}, {}).status_code == 401
     assert served.post("/v2/rerank", b" " * 100_001).status_code == 413
     assert served.post("/v2/rerank", {"query": "a", "documents": ["a"]}).status_code == 200
     after = counted()
@@ -655,7 +630,7 @@ def test_queued_request_of_a_gone_client_is_cancelled(served: Served) -> None:
     """Of forty clients that hang up, those that still wait give up their places at once."""
 
     def counted() -> tuple[float, float]:
-        page = httpx2.get(f"{served.url}/metrics", trust_env=False, verify=False).text
+        page = served.get("/metrics").text
         in_hand = re.search(r"^crossgate_requests_in_hand (\S+)", page, re.MULTILINE)
         made = re.findall(r"^crossgate_decisions_total\S* (\S+)", page, re.MULTILINE)
         assert in_hand
@@ -688,7 +663,7 @@ def test_open_requests_are_answered_on_shutdown() -> None:
         answers = [pool.submit(running.post, "/v2/rerank", asked) for _ in range(6)]
         counted = ""
         while "in_hand 6.0" not in counted:
-            counted = httpx2.get(f"{running.url}/metrics", trust_env=False, verify=False).text
+            counted = running.get("/metrics").text
             assert not any(one.done() for one in answers)
         assert running.stop() == 0
         assert [one.result().status_code for one in answers] == [200] * 6

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conftest import LIBRARY
+from conftest import LIBRARY, skills
 from crossgate import CrossgateError, Document, Index, Router
 from crossgate._agents.learning.adoption import record_opened
 from crossgate._cli import run
@@ -167,14 +167,10 @@ def test_a_link_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
     assert transcripts_below(there.parent) == [there, there.parent / "c.jsonl"]
 
 
-@pytest.fixture
-def skills(tmp_path: Path) -> Path:
+@pytest.fixture(name="skills")
+def written_skills(tmp_path: Path) -> Path:
     """Return a folder of skills."""
-    for name, text in LIBRARY.items():
-        (tmp_path / "skills" / name).mkdir(parents=True)
-        page = f"---\nname: {name}\ndescription: {text}\n---\nDo it.\n"
-        (tmp_path / "skills" / name / "SKILL.md").write_text(page)
-    return tmp_path / "skills"
+    return skills(tmp_path / "skills")
 
 
 NAMES = list(LIBRARY)
