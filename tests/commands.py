@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
+import sys
 import sysconfig
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,6 +48,20 @@ def environment(home: Path, **variables: str) -> dict[str, str]:
     names = ("PATH", "LD_LIBRARY_PATH", "OPENBLAS_NUM_THREADS", "PYTHONPATH")
     kept = {name: os.environ[name] for name in names if name in os.environ}
     return {**kept, "HOME": str(home), "PYTHONWARNINGS": "error", **variables}
+
+
+def python(script: str, *arguments: object, **variables: str) -> str:
+    """Run a script that must succeed on a fresh interpreter, and return its output."""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **variables},
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def checked(run: Run, schema: str) -> Any:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from commands import python
 from conftest import LIBRARY
 
 # Loading these costs tens to hundreds of milliseconds, or reaches for a network.
@@ -43,20 +42,8 @@ import json, sys
 names = sorted({name.partition(".")[0] for name in sys.modules})
 print(json.dumps([names, globals().get("outcome")]))
 """
-    run = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            "import sys\n" + textwrap.dedent(script) + report,
-            *map(str, arguments),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert run.returncode == 0, run.stderr
-    names, outcome = json.loads(run.stdout.splitlines()[-1])
+    output = python("import sys\n" + textwrap.dedent(script) + report, *arguments)
+    names, outcome = json.loads(output.splitlines()[-1])
     return HEAVY & set(names), outcome
 
 

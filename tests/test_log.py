@@ -20,7 +20,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commands import Run, checked
+from commands import Run, checked, python
 from conftest import LIBRARY, LengthReranker, TableReranker, build, refused
 from crossgate import Policy, Profile, Router, RouteResult, SourceError
 from crossgate._core import (
@@ -278,8 +278,7 @@ def test_write_to_a_pipe_without_a_reader_does_not_block(tmp_path: Path) -> None
 
 
 def test_a_full_disk_tears_one_line_and_no_other(path: Path) -> None:
-    script = textwrap.dedent(
-        """
+    script = """
         import resource, signal, sys
         from crossgate import Document, Index, Profile, Router
         from crossgate._telemetry.log import JsonLinesLog
@@ -294,16 +293,8 @@ def test_a_full_disk_tears_one_line_and_no_other(path: Path) -> None:
         assert codes == ["telemetry_failed"] * len(codes) and codes, codes
         resource.setrlimit(resource.RLIMIT_FSIZE, (-1, -1))
         assert not router.route("csv").degraded
-        """
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script, path],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    """
+    python(script, path)
     found = list(read_log(path))
     torn = [one for one in found if isinstance(one, MalformedLine)]
     assert len(torn) == 1

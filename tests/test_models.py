@@ -23,6 +23,7 @@ from typing import Any
 import pytest
 import trustme
 
+from commands import python
 from crossgate import models
 from crossgate._cli import DONE, FAILURE
 from crossgate._cli import run as command_line
@@ -417,14 +418,7 @@ models.pull("tiny-ranker")
 heavy = {{"numpy", "onnxruntime", "tokenizers", "huggingface_hub", "httpx2", "filelock", "tqdm"}}
 print(sorted(heavy & set(sys.modules)))
 """
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        env=os.environ | {"CROSSGATE_CACHE": str(tmp_path / "cache")},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout == "[]\n"
+    assert python(script, CROSSGATE_CACHE=str(tmp_path / "cache")) == "[]\n"
 
 
 # Pulling, in a process of its own: the hub's client reads its settings when it is imported

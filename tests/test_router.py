@@ -8,9 +8,7 @@ import json
 import math
 import os
 import pickle
-import subprocess
 import sys
-import textwrap
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -22,6 +20,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from commands import python
 from conftest import (
     LIBRARY,
     BrokenEmbedder,
@@ -71,17 +70,6 @@ def unplaced(result: RouteResult) -> RouteResult:
     return replace(result, hits=tuple(replace(hit, index=None) for hit in result.hits))
 
 
-def in_a_process(script: str, **variables: str) -> subprocess.CompletedProcess[bytes]:
-    """Run a script on a fresh interpreter."""
-    return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)],
-        capture_output=True,
-        env={**os.environ, **variables},
-        timeout=60,
-        check=False,
-    )
-
-
 # Decisions.
 
 
@@ -115,9 +103,7 @@ def test_number_of_threads_does_not_change_the_decision(stage2: bool) -> None:
     """
     outputs = set()
     for count in ("1", "4"):
-        run = in_a_process(script, CROSSGATE_THREADS=count, RAYON_NUM_THREADS=count)
-        assert run.returncode == 0, run.stderr.decode()
-        outputs.add(run.stdout)
+        outputs.add(python(script, CROSSGATE_THREADS=count, RAYON_NUM_THREADS=count))
     assert len(outputs) == 1
     assert len(outputs.pop().splitlines()) == 4
 
@@ -280,7 +266,7 @@ def test_document_deleted_during_a_query_is_still_returned(index: Index) -> None
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 def test_forked_child_routes_after_the_models_were_loaded() -> None:
-    run = in_a_process(f"""
+    python(f"""
         import os
         from crossgate import Document, Index, Profile, Router
         texts = {LIBRARY!r}
@@ -296,7 +282,6 @@ def test_forked_child_routes_after_the_models_were_loaded() -> None:
         assert os.waitstatus_to_exitcode(status) == 17, status
         assert router.route({QUERY!r}).hits == expected.hits
     """)
-    assert run.returncode == 0, run.stderr.decode()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
@@ -305,7 +290,7 @@ def test_forked_child_routes_after_the_models_were_loaded() -> None:
 )
 def test_forked_child_routes_while_a_thread_loads_a_model(model: str, tmp_path: Path) -> None:
     Index.build([Document(id=id, text=text) for id, text in LIBRARY.items()]).save(tmp_path / "a")
-    run = in_a_process(f"""
+    python(f"""
         import os, signal, threading
         from crossgate import Index, Profile, Router, _core
         from crossgate._retrieval import document_index
@@ -332,13 +317,12 @@ def test_forked_child_routes_while_a_thread_loads_a_model(model: str, tmp_path: 
         thread.join()
         assert os.waitstatus_to_exitcode(status) == 17, status
     """)
-    assert run.returncode == 0, run.stderr.decode()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 def test_forked_child_searches_a_large_index() -> None:
     # Large enough for the search to use several threads, none of which survives the fork.
-    run = in_a_process("""
+    python("""
         import os, signal
         from crossgate import Document, Index, PrecomputedVectors, Profile, Router
         index = Index.build(
@@ -355,7 +339,6 @@ def test_forked_child_searches_a_large_index() -> None:
         _, status = os.waitpid(child, 0)
         assert os.waitstatus_to_exitcode(status) == 17, status
     """)
-    assert run.returncode == 0, run.stderr.decode()
 
 
 def test_large_index_is_searched_if_no_thread_can_start() -> None:
@@ -369,9 +352,8 @@ def test_large_index_is_searched_if_no_thread_can_start() -> None:
         print([(hit.id, hit.cosine) for hit in result.hits])
     """
     # No machine has room for a stack of this size.
-    starved = in_a_process(script, RUST_MIN_STACK=str(1 << 60))
-    assert starved.returncode == 0, starved.stderr.decode()
-    assert starved.stdout == in_a_process(script).stdout != b""
+    starved = python(script, RUST_MIN_STACK=str(1 << 60))
+    assert starved == python(script) != ""
 
 
 # The asynchronous methods.

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
-import textwrap
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +16,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
+from commands import python
 from conftest import LIBRARY, documents, refused
 from crossgate import (
     CrossEncoder,
@@ -542,9 +541,7 @@ def test_threads_follow_the_quota_of_a_control_group(monkeypatch: pytest.MonkeyP
             "print(number_of_threads())"
         )
         monkeypatch.delenv("CROSSGATE_THREADS", raising=False)
-        command = [sys.executable, "-c", script]
-        run = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
-        assert run.stdout == "1\n"
+        assert python(script) == "1\n"
     finally:
         group.rmdir()
 
@@ -556,12 +553,7 @@ def test_threads_follow_the_affinity_of_the_process() -> None:
         "from crossgate._runtime.threads import number_of_threads\n"
         "print(number_of_threads())"
     )
-    environment = {k: v for k, v in os.environ.items() if k != "CROSSGATE_THREADS"}
-    command = [sys.executable, "-c", script]
-    run = subprocess.run(
-        command, capture_output=True, text=True, check=True, timeout=60, env=environment
-    )
-    assert run.stdout == "1\n"
+    assert python(script) == "1\n"
 
 
 def test_results_keep_their_order() -> None:
@@ -620,20 +612,6 @@ def test_many_threads_share_one_model(tmp_path: Path, monkeypatch: pytest.Monkey
     assert loaded == ["counted"]
 
 
-def run_script(script: str, **variables: str) -> str:
-    """Run a script in a new interpreter, and return its output."""
-    run = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **variables},
-        timeout=60,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr
-    return run.stdout
-
-
 # The whole process.
 
 
@@ -649,7 +627,7 @@ def test_memory_does_not_grow_with_the_candidates() -> None:
             encoder.score("which animal jumps", passages_of([text] * {count}))
             print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
         """
-        return int(run_script(script, CROSSGATE_THREADS="2"))
+        return int(python(script, CROSSGATE_THREADS="2"))
 
     unit = 1 if sys.platform == "darwin" else 1_024
     # One batch of these would take 100 times 85 word pieces times 1,536 numbers: 52 MB.
@@ -660,7 +638,7 @@ def test_memory_does_not_grow_with_the_candidates() -> None:
 @pytest.mark.skipif(os.name != "posix", reason="this system has other signals")
 def test_after_ctrl_c_the_rest_is_left() -> None:
     # In a process of its own: threads that wait for each other for ever would keep this one.
-    run_script("""
+    python("""
         import random, signal, sys, threading, time
         from crossgate import set_threads
         from crossgate._runtime import threads
@@ -711,7 +689,7 @@ def test_ctrl_c_that_a_lock_hides_is_still_ctrl_c(monkeypatch: pytest.MonkeyPatc
 def test_nothing_is_written_and_no_request_is_sent(tmp_path: Path) -> None:
     # onnxruntime keeps events in the home folder and sends them to its makers unless told not
     # to before it is imported.
-    run_script(
+    python(
         """
         from crossgate import CrossEncoder
         from crossgate.rerankers import Deadline, Scores, passages_of
@@ -731,7 +709,7 @@ def test_without_a_package_the_words_decide(tmp_path: Path, missing: str, bundle
     # same files, named as a folder, need both.
     folder = locate("crossgate-embedder-minilm-l6", "embedder").model.parent
     embedder = "OnnxEmbedder()" if bundled else f"OnnxEmbedder({str(folder)!r})"
-    output = run_script(f"""
+    output = python(f"""
         import json, sys
         sys.modules[{missing!r}] = None  # as if it were not installed
         from crossgate import Document, Index, OnnxEmbedder, PrecomputedVectors, Profile, Router
@@ -769,7 +747,7 @@ def test_a_package_that_is_broken_is_not_called_missing(
     (tmp_path / "onnxruntime" / "__init__.py").touch()
     if content is not None:
         broken.write_bytes(content)
-    output = run_script(
+    output = python(
         """
         from crossgate import CrossEncoder, ModelError
         from crossgate.rerankers import Deadline, Scores, passages_of

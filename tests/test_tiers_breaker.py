@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-import subprocess
-import sys
 import threading
 from collections import Counter, deque
 from collections.abc import Sequence
@@ -18,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from commands import python
 from conftest import refused
 from crossgate._reranking.shared_state import Permit, Transition
 from crossgate.rerankers import CircuitBreaker, Deadline, LatencyEstimate, State
@@ -286,7 +285,7 @@ _, status = os.waitpid(child, 0)
 assert os.waitstatus_to_exitcode(status) == 17, status
 assert breaker.state == "open"
 """
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+    python(script)
 
 
 # Deadline and latency.

@@ -10,8 +10,6 @@ import logging
 import pickle
 import socket
 import ssl
-import subprocess
-import sys
 import threading
 import time
 import traceback
@@ -27,6 +25,7 @@ import trustme
 from hypothesis import given
 from hypothesis import strategies as st
 
+from commands import python
 from conftest import refused
 from crossgate import InputError, PairScore, RerankerError
 from crossgate._reranking import http, tokens
@@ -368,15 +367,8 @@ for kind, url in ((CohereReranker, sys.argv[1]), (VoyageReranker, sys.argv[2])):
         print(error)
 """
     with ProvidersServer(tls=context) as server:
-        run = subprocess.run(
-            [sys.executable, "-c", script, server.url, server.voyage],
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=60,
-            env={"SSL_CERT_FILE": str(tmp_path / "ca.pem")},
-        )
-        lines = run.stdout.splitlines()
+        authorities = {"SSL_CERT_FILE": str(tmp_path / "ca.pem")}
+        lines = python(script, server.url, server.voyage, **authorities).splitlines()
         if host == "localhost":
             assert lines == ["2", "2"]
         else:
@@ -538,10 +530,7 @@ try:
 except KeyboardInterrupt:
     print("interrupted", tier.breaker._counted)
 """
-    run = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
-    )
-    assert run.stdout.split() == ["interrupted", "0"]
+    assert python(script).split() == ["interrupted", "0"]
 
 
 def test_shutting_down_closes_connections_and_the_next_call_opens_new_ones(
@@ -573,14 +562,7 @@ assert os.waitstatus_to_exitcode(status) == 17, status
 assert [tier.score("query", passages_of(["a", "b"])) for tier in tiers] == expected
 """
     before = server.connections
-    run = subprocess.run(
-        [sys.executable, "-W", "error", "-W", "ignore::DeprecationWarning", "-c", script],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert run.returncode == 0, run.stderr
+    python(script, PYTHONWARNINGS="error,ignore::DeprecationWarning")
     assert server.connections - before == 4  # of each process, one to each address
 
 
@@ -783,11 +765,9 @@ for _ in range(4):
     print(result.degraded[-1].code, result.degraded[-1].detail)
 assert GuardedReranker(tier).breaker.state == "closed"
 """
-    run = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
-    )
-    assert run.stdout.count("reranker_unavailable") == 4
-    assert "pip install 'crossgate[remote]'" in run.stdout
+    output = python(script)
+    assert output.count("reranker_unavailable") == 4
+    assert "pip install 'crossgate[remote]'" in output
 
 
 @pytest.mark.parametrize(
