@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from conftest import FunctionReranker, build, documents
+from conftest import FunctionReranker, build, documents, refused
 from crossgate import Index, Profile, ProfileError, Router, SourceError, read_profile, rerank
 from crossgate._cli import run
 from crossgate._evaluation.collecting import RETRIEVER
@@ -105,9 +105,7 @@ def test_a_bad_row_is_named_and_left_out(tmp_path: Path, row: object, what: str)
         measure_candidates(path, tmp_path / "run.jsonl", reranker=overlap(), strict=True)
     assert raised.value.code == "malformed_row"
     alone = written(tmp_path / "alone.jsonl", row)
-    with pytest.raises(SourceError) as raised:
-        measure_candidates(alone, tmp_path / "none.jsonl", reranker=overlap())
-    assert raised.value.code == "empty_split"
+    refused("empty_split", measure_candidates, alone, tmp_path / "none.jsonl", reranker=overlap())
 
 
 def test_other_files_are_not_candidate_files(tmp_path: Path) -> None:

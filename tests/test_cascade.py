@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
-from conftest import FunctionReranker, LengthReranker, is_replayable
+from conftest import FunctionReranker, LengthReranker, is_replayable, refused
 from crossgate import (
     Document,
     Index,
@@ -152,9 +152,7 @@ def test_stage_2_decides_as_in_the_table(case: Case) -> None:
 
     if case["combine"].get("k") == 0.0:
         # A profile refuses this value, so it cannot reach the core's own check.
-        with pytest.raises(ProfileError) as refused:
-            fitted()
-        assert refused.value.code == "profile_malformed"
+        refused("profile_malformed", fitted)
         return
     profile = fitted()
     if "code" in case:
@@ -212,12 +210,8 @@ def test_cliff_is_cut_as_in_the_table(case: Case) -> None:
 
 @cases("refused_blends")
 def test_invalid_blend_is_refused(case: Case) -> None:
-    with pytest.raises(InputError) as caught:
-        Blend(**case["blend"])
-    assert caught.value.code == "out_of_range"
-    with pytest.raises(ProfileError) as refused:
-        Profile(blend=case["blend"])
-    assert refused.value.code == "profile_malformed"
+    refused("out_of_range", Blend, **case["blend"])
+    refused("profile_malformed", Profile, blend=case["blend"])
 
 
 def falling(*cosines: float) -> list[_core.Scored]:

@@ -19,7 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from commands import SCHEMAS
-from crossgate import InputError, Policy, Profile, _core
+from conftest import refused
+from crossgate import Policy, Profile, _core
 from crossgate._core import Blend, Combine
 from crossgate._sources.projects import DEPENDENCIES, NAMES, SUFFIXES
 
@@ -181,28 +182,22 @@ def test_a_vector_is_refused(kind: str) -> None:
     vector, code = REFUSED[kind]
     core = _core.Index("none", "test", 3)
     core.upsert([("kept", "", "", "", [], "{}", NUMBERS)])
-    with pytest.raises(InputError) as caught:
-        core.upsert(
-            [("good", "", "", "", [], "{}", NUMBERS), ("bad one", "", "", "", [], "{}", vector)]
-        )
-    assert caught.value.code == code
-    assert "bad one" in str(caught.value)
+    said = refused(
+        code,
+        core.upsert,
+        [("good", "", "", "", [], "{}", NUMBERS), ("bad one", "", "", "", [], "{}", vector)],
+    )
+    assert "bad one" in said
     assert core.ids() == ["kept"]
-    with pytest.raises(InputError) as caught:
-        search(core, "", vector, blend=Blend(), per_channel=2)
-    assert caught.value.code == code
-    assert "the query" in str(caught.value)
+    said = refused(code, search, core, "", vector, blend=Blend(), per_channel=2)
+    assert "the query" in said
 
 
 def test_a_vector_is_missing_or_not_wanted() -> None:
     with_vectors = _core.Index("none", "test", 3)
-    with pytest.raises(InputError) as caught:
-        with_vectors.upsert([("a", "", "", "", [], "{}", None)])
-    assert caught.value.code == "wrong_dimension"
+    refused("wrong_dimension", with_vectors.upsert, [("a", "", "", "", [], "{}", None)])
     without = _core.Index("none", "", 0)
-    with pytest.raises(InputError) as caught:
-        without.upsert([("a", "", "", "", [], "{}", NUMBERS)])
-    assert caught.value.code == "wrong_dimension"
+    refused("wrong_dimension", without.upsert, [("a", "", "", "", [], "{}", NUMBERS)])
 
 
 def test_extreme_vectors_have_a_direction() -> None:
@@ -219,9 +214,7 @@ def test_extreme_vectors_have_a_direction() -> None:
 
 def test_an_index_has_bounds() -> None:
     for arguments in (("none", "", 65_537), ("klingon", "", 0)):
-        with pytest.raises(InputError) as caught:
-            _core.Index(*arguments)
-        assert caught.value.code == "out_of_range"
+        refused("out_of_range", _core.Index, *arguments)
 
 
 def test_values_from_the_core_are_plain() -> None:
@@ -267,27 +260,21 @@ def test_no_score_without_an_order_reaches_the_gate(place: str, value: float) ->
     scores: dict[str, Any] = {"cosine": 0.5, "bm25": 1.0, "blend": 0.5, place: value}
     fine = _core.Scored(id="fine", cosine=0.9, bm25=2.0, overlap=1, blend=0.9)
     for make in (_core.Scored, fine.replace):
-        with pytest.raises(InputError) as caught:
-            make(id="bad one", overlap=1, **scores)
-        assert caught.value.code == "malformed_trace"
-        assert "scored" in str(caught.value)
+        said = refused("malformed_trace", make, id="bad one", overlap=1, **scores)
+        assert "scored" in said
 
 
 @pytest.mark.parametrize("mode", [Combine.Replace(), Combine.Rrf(60.0), Combine.Weighted(1, 1, 1)])
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_combine_refuses_scores_without_an_order(mode: Combine, value: float) -> None:
     one = _core.Scored(id="bad one", cosine=0.5, bm25=1.0, overlap=1, blend=0.5)
-    with pytest.raises(InputError) as caught:
-        _core.combine([one], [value], Profile(combine=mode))
-    assert caught.value.code == "not_finite"
-    assert "bad one" in str(caught.value)
+    said = refused("not_finite", _core.combine, [one], [value], Profile(combine=mode))
+    assert "bad one" in said
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 10**400])
 def test_no_rerank_score_without_an_order_reaches_the_conclusion(value: float) -> None:
-    with pytest.raises(InputError) as caught:
-        _core.Pair(id="bad one", score=value, truncated=False)
-    assert caught.value.code == "malformed_trace"
+    refused("malformed_trace", _core.Pair, id="bad one", score=value, truncated=False)
 
 
 @pytest.mark.parametrize("value", [1.1e100, -1.1e100])
@@ -295,10 +282,8 @@ def test_a_rerank_score_that_no_sum_can_hold_is_refused(value: float) -> None:
     one = _core.Scored(id="bad one", cosine=0.5, bm25=1.0, overlap=1, blend=0.5)
     gated = _core.gate([one], Profile(), Policy(), _core.Request())
     pair = _core.Pair(id="bad one", score=value, truncated=False)
-    with pytest.raises(InputError) as caught:
-        _core.conclude(gated, [pair], None, Profile(), Policy())
-    assert caught.value.code == "out_of_range"
-    assert "bad one" in str(caught.value)
+    said = refused("out_of_range", _core.conclude, gated, [pair], None, Profile(), Policy())
+    assert "bad one" in said
 
 
 # Few distinct values, so that ties are frequent; no negative zero, which counts below zero.

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from beir_folder import write_beir
 from conftest import golden, refused
-from crossgate import CrossgateError, Policy, Profile, RouteResult
+from crossgate import Policy, Profile, RouteResult
 from crossgate._cli import evaluate, run
 from crossgate._cli.labelled import dump
 from crossgate._core import (
@@ -463,12 +463,8 @@ def test_stored_run_is_decided_by_another_profile_without_a_model() -> None:
     assert any("decided again" in note for note in report.notes)
     times = {latency.path: latency.p50 for latency in report.economics.latencies}
     assert times["reranked"] == 9.0  # that of always, since gated was not measured with this gate
-    with pytest.raises(CrossgateError) as raised:
-        summarize(run_of(), profile=CLOSED.replace(reranker="another"))
-    assert raised.value.code == "profile_mismatch"
-    with pytest.raises(CrossgateError) as raised:
-        summarize(run_of(modes=["never", "gated"]), profile=CLOSED)
-    assert raised.value.code == "unsuitable_run"
+    refused("profile_mismatch", summarize, run_of(), profile=CLOSED.replace(reranker="another"))
+    refused("unsuitable_run", summarize, run_of(modes=["never", "gated"]), profile=CLOSED)
 
 
 def test_stored_run_is_decided_by_another_policy() -> None:
@@ -845,9 +841,7 @@ def test_interval_chart_stays_on_its_scale() -> None:
 def test_incomparable_reports_are_refused_and_other_differences_noted() -> None:
     first, other = dict(many(PROFILE, 1)), dict(many(PROFILE, 1, labels="others"))
     for before, after in ((first, other), (first, dict(many(PROFILE, 1, split="dev")))):
-        with pytest.raises(CrossgateError) as raised:
-            compare(before, after)
-        assert raised.value.code == "not_comparable"
+        refused("not_comparable", compare, before, after)
     fewer = dict(reports_of(summarize(run_of(reranker="new"), modes=["never"])))
     extra = dict(many(PROFILE, 1, split="dev"))
     found = compare({**reports_of(summarize(run_of())), **extra}, fewer)
@@ -890,15 +884,11 @@ def test_file_that_is_not_a_report_is_refused(tmp_path: Path) -> None:
         '{"schema": "crossgate-evals/1"}',
     ):
         path.write_text(text)
-        with pytest.raises(CrossgateError) as raised:
-            read_reports(path)
-        assert raised.value.code == "malformed_report"
+        refused("malformed_report", read_reports, path)
     # One report would replace the other.
     path.write_text(dump({**good, "reports": good["reports"] * 2}))
     assert "two reports of by-hand test" in refused("malformed_report", read_reports, path)
-    with pytest.raises(CrossgateError) as raised:
-        read_reports(tmp_path / "nowhere.json")
-    assert raised.value.code == "source_missing"
+    refused("source_missing", read_reports, tmp_path / "nowhere.json")
 
 
 def options(*dataset: object, **given: Any) -> argparse.Namespace:
@@ -954,10 +944,8 @@ def test_missed_limit_exits_with_1_and_names_the_figure(
 def test_unwritable_report_is_refused_before_measuring(tmp_path: Path, option: str) -> None:
     folder, runs = write_beir(tmp_path / "set"), tmp_path / "runs"
     given = {option: str(tmp_path / "absent" / "page"), "runs": str(runs)}
-    with pytest.raises(CrossgateError) as raised:
-        evaluate.run(options(folder, **given))
-    assert raised.value.code == "unwritable"
-    assert "choose a file in an existing, writable folder" in str(raised.value)
+    said = refused("unwritable", evaluate.run, options(folder, **given))
+    assert "choose a file in an existing, writable folder" in said
     assert not runs.exists()
 
 
@@ -975,9 +963,7 @@ def test_skipped_rows_are_reported_on_stderr_and_counted(
     assert shown.err.count("queries.jsonl:") == 5
     assert "and 2 more of set" in shown.err
     assert "7 malformed rows skipped" in shown.out
-    with pytest.raises(CrossgateError) as raised:
-        evaluate.run(options(folder, strict=True))
-    assert raised.value.code == "malformed_row"
+    refused("malformed_row", evaluate.run, options(folder, strict=True))
 
 
 def test_compare_exits_with_1_if_a_metric_fell(
@@ -1001,9 +987,7 @@ def test_compare_exits_with_1_if_a_metric_fell(
     page = tmp_path / "page.html"
     assert evaluate.run(options("compare", after, before, html=str(page))) == 1
     assert "fell beyond noise" in page.read_text()
-    with pytest.raises(CrossgateError) as raised:
-        evaluate.run(options("compare", before))
-    assert raised.value.code == "out_of_range"
+    refused("out_of_range", evaluate.run, options("compare", before))
 
 
 @pytest.mark.parametrize("given", ["background", "from_transcripts", "limit", "split"])

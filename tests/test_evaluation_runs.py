@@ -13,7 +13,7 @@ import pytest
 
 from beir_folder import QUERIES, write_beir
 from conftest import FunctionReranker, WordEmbedder, refused
-from crossgate import CrossgateError, Index, PairScore, Passage, Policy, Profile, Router
+from crossgate import Index, PairScore, Passage, Policy, Profile, Router
 from crossgate._core import Anytime, Blend, Combine, RunnerUpRule, Winner
 from crossgate._evaluation.collecting import measure_for_fit, read_ahead
 from crossgate._evaluation.label_files import read_dataset
@@ -220,9 +220,7 @@ def test_degradations_are_stored(tmp_path: Path) -> None:
 
 def test_unknown_mode_is_refused(tmp_path: Path) -> None:
     for modes in (["sometimes"], []):
-        with pytest.raises(CrossgateError) as raised:
-            measured(tmp_path, modes=modes)
-        assert raised.value.code == "out_of_range"
+        refused("out_of_range", measured, tmp_path, modes=modes)
 
 
 def test_run_reads_back_as_written(tmp_path: Path) -> None:
@@ -270,9 +268,9 @@ def test_two_datasets_of_one_name_get_two_files(tmp_path: Path) -> None:
 
 def test_unwritable_folder_is_refused(tmp_path: Path) -> None:
     run = measured(tmp_path)
-    with pytest.raises(CrossgateError) as raised:
-        write_run(tmp_path / "set.run.jsonl" / "x.jsonl", run.header, run.queries)
-    assert raised.value.code == "unwritable"
+    refused(
+        "unwritable", write_run, tmp_path / "set.run.jsonl" / "x.jsonl", run.header, run.queries
+    )
 
 
 def test_damaged_run_is_refused_with_its_line(tmp_path: Path) -> None:
@@ -303,10 +301,8 @@ def test_damaged_run_is_refused_with_its_line(tmp_path: Path) -> None:
     ]
     for line, rows in damaged:
         path.write_text("\n".join(rows))
-        with pytest.raises(CrossgateError) as raised:
-            read_run(path)
-        assert raised.value.code == "malformed_run"
-        assert line is None or str(raised.value).startswith(f"{path}:{line}: ")
+        said = refused("malformed_run", read_run, path)
+        assert line is None or said.startswith(f"{path}:{line}: ")
 
 
 def test_stored_run_is_decided_like_a_router_with_the_profile(tmp_path: Path) -> None:

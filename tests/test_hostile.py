@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from conftest import refused
 from crossgate import (
     Candidate,
     PairScore,
@@ -95,10 +96,8 @@ def test_error_that_cannot_be_printed_degrades_the_result() -> None:
 @pytest.mark.parametrize("kind", [CohereReranker, JinaReranker, VoyageReranker])
 @pytest.mark.parametrize("key", ["sk-se\ncret9", "sk-se\0cret9", "sk se cret9", "sk-sécret9"])
 def test_key_with_invalid_characters_is_refused_without_showing_it(kind: Any, key: str) -> None:
-    with pytest.raises(RerankerError) as caught:
-        kind(api_key=key)
-    assert caught.value.code == "no_key"
-    assert "cret9" not in str(caught.value)
+    said = refused("no_key", kind, api_key=key)
+    assert "cret9" not in said
 
 
 def test_no_batch_holds_most_of_the_best_candidates() -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import LIBRARY
+from conftest import LIBRARY, refused
 from crossgate import CrossgateError
 from crossgate._cli.labelled import Subject, dataset_of, labelled_options, subjects_of
 from crossgate._evaluation.label_files import (
@@ -258,10 +258,8 @@ def test_label_files_belong_to_the_path_before_them(skills: Path, tmp_path: Path
         Subject(both),
         Subject(tmp_path),
     ]
-    with pytest.raises(CrossgateError) as raised:
-        subjects_of([str(labels), str(skills)])
-    assert raised.value.code == "no_documents"
-    assert f"skills/ {labels}" in str(raised.value)
+    said = refused("no_documents", subjects_of, [str(labels), str(skills)])
+    assert f"skills/ {labels}" in said
 
 
 def options(*given: str) -> argparse.Namespace:
@@ -272,10 +270,8 @@ def options(*given: str) -> argparse.Namespace:
 
 
 def test_folder_without_labels_is_refused(skills: Path, tmp_path: Path) -> None:
-    with pytest.raises(CrossgateError) as raised:
-        dataset_of(Subject(skills), options())
-    assert raised.value.code == "empty_split"
-    assert "--background" in str(raised.value)
+    said = refused("empty_split", dataset_of, Subject(skills), options())
+    assert "--background" in said
     alone = dataset_of(Subject(skills), options("--background"))
     assert {query.kind for query in alone.queries} == {BACKGROUND}
     labels = written(tmp_path / "labels.jsonl", *ROWS)

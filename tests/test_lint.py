@@ -12,8 +12,8 @@ from random import Random
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
-from conftest import WordEmbedder
-from crossgate import Document, Index, InputError
+from conftest import WordEmbedder, refused
+from crossgate import Document, Index
 from crossgate._cli import run as run_command
 from crossgate._lint.library import DocumentNames, LibraryTerms, Places
 from crossgate._lint.rules import hubs, shadows, unfindable
@@ -388,9 +388,7 @@ def test_the_index_is_not_changed_and_can_supply_documents() -> None:
 def test_an_empty_index_is_refused() -> None:
     index = Index.build(ILL[:1], embedder=None)
     index.delete([ILL[0].id])
-    with pytest.raises(InputError) as raised:
-        lint(index)
-    assert raised.value.code == "no_documents"
+    refused("no_documents", lint, index)
 
 
 def test_findings_are_sorted_by_severity() -> None:

@@ -247,9 +247,7 @@ def test_a_log_that_cannot_be_written_stops_no_decision(
     assert result.ids == route(None).ids
     assert [one.code for one in result.degraded] == ["telemetry_failed"]
     assert said in result.degraded[0].detail
-    with pytest.raises(SourceError) as caught:
-        log.used(ID, [])
-    assert caught.value.code == code
+    refused(code, log.used, ID, [])
 
 
 def test_file_that_is_not_a_log_is_not_changed(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from conftest import refused
 from crossgate import CrossgateError
 from crossgate._agents.hook.agents import AGENTS
 from crossgate._agents.learning import parking
@@ -313,9 +314,7 @@ def test_a_failed_copy_leaves_the_original(
         (copied / "deep" / "x.bin").write_bytes(b"\x00" * 256)
 
     monkeypatch.setattr("shutil.copytree", damaged)
-    with pytest.raises(CrossgateError) as raised:
-        parking.move_skill(folder, target)
-    assert raised.value.code == "unwritable"
+    refused("unwritable", parking.move_skill, folder, target)
     assert (contents(folder), target.exists()) == (before, False)
     assert list(target.parent.iterdir()) == []
 

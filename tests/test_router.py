@@ -37,7 +37,6 @@ from crossgate import (
     Candidate,
     Document,
     Index,
-    IndexFileError,
     InputError,
     ModelError,
     PairScore,
@@ -763,9 +762,7 @@ def test_profile_beside_the_index_is_used(index: Index, tmp_path: Path) -> None:
     assert not result.degraded
     assert Router(opened, reranker=LengthReranker(), profile=Profile()).profile == Profile()
     write_profile(tmp_path / "skills.profile.json", Profile(name="mine", reranker="other@1"))
-    with pytest.raises(ProfileError) as caught:
-        Router(opened, reranker=LengthReranker())
-    assert caught.value.code == "profile_mismatch"
+    refused("profile_mismatch", Router, opened, reranker=LengthReranker())
 
 
 def test_profile_is_read_from_a_file(index: Index, tmp_path: Any) -> None:
@@ -780,9 +777,7 @@ def test_profile_is_read_from_a_file(index: Index, tmp_path: Any) -> None:
         result = Router(index, reranker=None, profile=name).route(QUERY)
         assert result.reason == "improbable"
         assert result.trace["profile"]["name"] == "mine"
-    with pytest.raises(ProfileError) as caught:
-        Router(index, reranker=None, profile=tmp_path / "absent.json")
-    assert caught.value.code == "profile_missing"
+    refused("profile_missing", Router, index, reranker=None, profile=tmp_path / "absent.json")
 
 
 @pytest.mark.parametrize("kind", ["profile", "policy"])
@@ -825,10 +820,10 @@ def test_embedder_of_another_model_is_refused(index: Index) -> None:
     class Other(WordEmbedder):
         identity = "words@2"
 
-    with pytest.raises(IndexFileError) as caught:
-        Router(index, embedder=Other(), reranker=None, profile=Profile())
-    assert caught.value.code == "embedder_mismatch"
-    assert "crossgate index" in str(caught.value)
+    said = refused(
+        "embedder_mismatch", Router, index, embedder=Other(), reranker=None, profile=Profile()
+    )
+    assert "crossgate index" in said
 
 
 def test_invalid_weights_are_refused() -> None:

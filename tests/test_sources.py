@@ -16,6 +16,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import crossgate._sources.reading as reading
+from conftest import refused
 from crossgate._cli import run
 from crossgate._retrieval.passages import pieces
 from crossgate._sources import openapi
@@ -132,10 +133,8 @@ def test_unusable_path_is_refused(
     for name in ("x.pdf", "plain"):
         write(tmp_path / name, "x")
     write(tmp_path / "bad.jsonl", "1\n2\n")
-    with pytest.raises(SourceError) as raised:
-        read_sources([f"{tmp_path}/{path}"], kind=kind)  # type: ignore[arg-type]
-    assert raised.value.code == code
-    assert says in str(raised.value)
+    said = refused(code, read_sources, [f"{tmp_path}/{path}"], kind=kind)
+    assert says in said
 
 
 def test_empty_list_of_paths_is_refused() -> None:
@@ -162,9 +161,7 @@ UNREADABLE = Path("/proc/self/mem")
 def test_read_error_is_reported(tmp_path: Path, link: str, good: str, other: str) -> None:
     (tmp_path / link).parent.mkdir(exist_ok=True)
     (tmp_path / link).symlink_to(UNREADABLE)
-    with pytest.raises(SourceError) as raised:
-        read_sources([tmp_path / link])
-    assert raised.value.code == "source_unreadable"
+    refused("source_unreadable", read_sources, [tmp_path / link])
     if good:
         write(tmp_path / good, other)
         loaded = read_sources([tmp_path], kind="jsonl" if good.endswith("jsonl") else "auto")
@@ -1384,10 +1381,8 @@ def test_candidates_are_read_from_a_json_array() -> None:
     ],
 )  # fmt: skip
 def test_invalid_candidate_is_refused(lines: list[str], code: str, says: str) -> None:
-    with pytest.raises(InputError) as raised:
-        read_candidates(lines, name="c")
-    assert raised.value.code == code
-    assert says in str(raised.value)
+    said = refused(code, read_candidates, lines, name="c")
+    assert says in said
 
 
 JSON_VALUES: st.SearchStrategy[object] = st.recursive(
@@ -1747,9 +1742,7 @@ def test_index_does_not_call_renamed_tools_skipped(
 
 def test_file_without_tools_is_refused(tmp_path: Path) -> None:
     for content in ("{}", '{"tools": {}}', "5", "[", '{"result": {}}'):
-        with pytest.raises(SourceError) as caught:
-            read_sources([write(tmp_path / "tools.json", content)])
-        assert caught.value.code == "no_documents"
+        refused("no_documents", read_sources, [write(tmp_path / "tools.json", content)])
 
 
 def trees(keys: str, leaves: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:

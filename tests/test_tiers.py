@@ -24,7 +24,6 @@ from crossgate import (
     Passage,
     Policy,
     Profile,
-    ProfileError,
     RerankerError,
     Router,
     RouteResult,
@@ -467,9 +466,7 @@ def test_a_trace_says_whose_scores_they_were(both: Both, index: Index) -> None:
 
 def test_one_tier_must_be_the_profiles(index: Index) -> None:
     others: list[Any] = [SemanticBM25(), FunctionReranker(lambda query, documents: [])]
-    with pytest.raises(ProfileError) as caught:
-        Router(index, reranker=others, profile=fitted())
-    assert caught.value.code == "profile_mismatch"
+    refused("profile_mismatch", Router, index, reranker=others, profile=fitted())
 
 
 def test_the_bundled_profile_holds_for_its_tier_behind_another() -> None:

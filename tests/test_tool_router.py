@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from conftest import LIBRARY
+from conftest import LIBRARY, refused
 from crossgate import InputError, Profile, ToolRouter
 from crossgate._core import AnyFits
 from crossgate._decision.tool_router import clauses
@@ -156,9 +156,7 @@ def test_pasted_text_is_accepted_as_a_query() -> None:
     ],
 )
 def test_invalid_query_is_refused(arguments: dict[str, Any], code: str) -> None:
-    with pytest.raises(InputError) as caught:
-        ToolRouter(openai_tools(), **STAGE1).select(**arguments)
-    assert caught.value.code == code
+    refused(code, ToolRouter(openai_tools(), **STAGE1).select, **arguments)
 
 
 def test_parameters_of_a_tool_are_searched() -> None:
@@ -192,10 +190,8 @@ def test_functions_of_a_gemini_tool_are_selected_separately() -> None:
     ],
 )
 def test_invalid_tools_are_refused(tools: list[Any], code: str, said: str) -> None:
-    with pytest.raises(InputError) as caught:
-        ToolRouter(tools, **STAGE1)
-    assert caught.value.code == code
-    assert said in str(caught.value)
+    message = refused(code, ToolRouter, tools, **STAGE1)
+    assert said in message
 
 
 def completion(message: dict[str, Any]) -> dict[str, Any]:

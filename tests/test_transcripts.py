@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conftest import LIBRARY, skills
-from crossgate import CrossgateError, Document, Index, Router
+from conftest import LIBRARY, refused, skills
+from crossgate import Document, Index, Router
 from crossgate._agents.learning.adoption import record_opened
 from crossgate._cli import run
 from crossgate._evaluation.label_files import OPENED, UNOPENED, read_labels
@@ -233,9 +233,7 @@ def test_a_folder_without_prompts_is_refused(
     tmp_path: Path, skills: Path, make: Any, code: str
 ) -> None:
     make(tmp_path / "t")
-    with pytest.raises(CrossgateError) as raised:
-        read_labels(skills, [], transcripts=tmp_path / "t")
-    assert raised.value.code == code
+    refused(code, read_labels, skills, [], transcripts=tmp_path / "t")
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="there are no named pipes")
