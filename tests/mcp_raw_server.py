@@ -61,6 +61,7 @@ TOOLS: dict[str, list[Any]] = {
 
 
 DEEP = tool("deep", "A tool with a schema of many levels.")
+DIGITS = b"-" + b"7" * 5_000
 LEVELS = {"deep": 300, "abyss": 100_000}
 
 
@@ -82,12 +83,18 @@ def answer(behaviour: str, method: str, params: dict[str, Any]) -> dict[str, Any
             return {"tools": [TOOLS["hostile"][0], {**DEEP, "inputSchema": "DEEP"}]}
         if behaviour == "halves":
             return {"tools": [TOOLS["hostile"][0], tool("cut", "An emoji cut in half: \ud83d")]}
+        if behaviour == "digits":
+            schema = {"properties": {"a": {"default": "DIGITS"}}}
+            return {"tools": [TOOLS["hostile"][0], tool("count", "Count.", inputSchema=schema)]}
         found: dict[str, Any] = {"tools": TOOLS.get(behaviour, TOOLS["hostile"][:1])}
         return {**found, "nextCursor": "again"} if behaviour == "endless" else found
     if method == "tools/call":
         if behaviour == "hang":
             time.sleep(600)
-        return {"content": [{"type": "text", "text": params["name"]}]}
+        result: dict[str, Any] = {"content": [{"type": "text", "text": params["name"]}]}
+        if behaviour == "digits":
+            result["structuredContent"] = {"number": "DIGITS"}
+        return result
     return None
 
 
@@ -125,7 +132,10 @@ def main(behaviour: str, folder: str = "") -> None:
         error = {"code": -32601, "message": "no such method"}
         part = {"error": error} if found is None else {"result": found}
         text = json.dumps({"jsonrpc": "2.0", "id": request["id"], **part}).encode()
-        out.write(text.replace(b'"DEEP"', nested(behaviour)) + b"\n")
+        text = text.replace(b'"DEEP"', nested(behaviour)).replace(b'"DIGITS"', DIGITS)
+        if behaviour == "shapeless" and request["method"] == "tools/call":
+            text = b'{"jsonrpc": "2.0", "id": %d, "result": []}' % request["id"]
+        out.write(text + b"\n")
         out.flush()
 
 

@@ -43,17 +43,23 @@ def handshake(version: str = "2025-11-25") -> list[str]:
     return [json.dumps(opening), '{"jsonrpc": "2.0", "method": "notifications/initialized"}']
 
 
-def answers_to(lines: Sequence[str], awaited: set[object], *arguments: str) -> dict[Any, Any]:
-    """Send lines to a server until it has answered some ids, and return the answers by id."""
+def answers_to(
+    lines: Sequence[str], awaited: set[object], *arguments: str, dropped: int = 0
+) -> dict[Any, Any]:
+    """Send lines to a server until it has answered some ids, and return the answers by id.
+
+    It must report `dropped` messages that it drops.
+    """
     with subprocess.Popen(
         command("mcp", *arguments),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
         text=True,
     ) as process:
         assert process.stdin
         assert process.stdout
+        assert process.stderr
         process.stdin.write("\n".join(lines) + "\n")
         process.stdin.flush()
         answers: dict[Any, Any] = {}
@@ -63,6 +69,7 @@ def answers_to(lines: Sequence[str], awaited: set[object], *arguments: str) -> d
         process.stdin.close()
         assert process.wait(timeout=30) == 0
         assert process.stdout.read() == ""
+        assert process.stderr.read().count("dropped a message") == dropped
     return answers
 
 
@@ -317,7 +324,7 @@ def test_malformed_lines_do_not_end_the_server(skills: Path, version: str) -> No
         '{"jsonrpc": "2.0", "id": 2, "method": "nonsense"}',
         '{"jsonrpc": "2.0", "id": 3, "method": "tools/list"}',
     ]
-    answers = answers_to(lines, {3}, "-i", str(skills))
+    answers = answers_to(lines, {3}, "-i", str(skills), dropped=3)
     assert answers[1]["result"]["protocolVersion"] == version
     assert answers[2]["error"]["code"] == -32601  # method not found
     assert answers[3]["result"]["tools"]
@@ -572,6 +579,30 @@ def test_deep_and_broken_text_of_one_tool_does_not_hide_the_others(tmp_path: Pat
     with_client(act, "--proxy", raw(tmp_path, "deep", "halves"))
 
 
+def test_a_long_number_in_a_list_or_result_becomes_a_text(tmp_path: Path) -> None:
+    import mcp_raw_server
+
+    async def act(asked: Any) -> None:
+        digits = mcp_raw_server.DIGITS.decode()
+        found = await found_by(asked, "count")
+        assert found.structured_content["unavailable"] == []
+        tools = {item["name"]: item for item in found.structured_content["tools"]}
+        assert tools["count"]["inputSchema"]["properties"]["a"]["default"] == digits
+        called = await asked.call_tool("call", {"server": "digits", "tool": "weather"})
+        assert called.structured_content == {"number": digits}
+
+    with_client(act, "--proxy", raw(tmp_path, "digits"))
+
+
+def test_a_call_with_an_invalid_result_fails_at_once(tmp_path: Path) -> None:
+    async def act(asked: Any) -> None:
+        with pytest.raises(mcp.MCPError, match="not valid"):
+            await asked.call_tool("call", {"server": "shapeless", "tool": "weather"})
+        assert (await asked.list_tools()).tools
+
+    with_client(act, "--proxy", raw(tmp_path, "shapeless"))
+
+
 def test_an_odd_tool_does_not_hide_the_others(tmp_path: Path) -> None:
     names = {"weather", "absent", *(f"schema_{at}" for at in range(5)), "parts", "output", "hints"}
 
@@ -612,7 +643,16 @@ def test_a_request_that_cannot_be_parsed_gets_an_error_with_its_id(
 ) -> None:
     tool = "find" if proxy else "find_skill"
     call = '{"jsonrpc": "2.0", "id": %d, "method": "tools/call", "params": {"name": "%s", %s}}'
-    prompts = {6: '"half \\ud83d of a pair"', 7: "[" * 300 + "]" * 300}
+    prompts = {
+        6: '"half \\ud83d of a pair"',
+        7: "[" * 300 + "]" * 300,
+        9: "1" * 5_000,
+        10: "-" + "1" * 5_000,
+        11: "[" * 100_000 + "]" * 100_000,
+    }
+    deep = '{"a": ' * 100_000 + "1" + "}" * 100_000
+    # Some clients write the id last; an id of the arguments is not the id of the request.
+    last = '{"method": "tools/call", "params": {"id": 99, "a": %s}, "jsonrpc": "2.0", "id": %s}'
     lines = [
         *handshake(),
         '{"jsonrpc": "2.0", "id": "a\\ud800", "method": "tools/list"}',
@@ -620,12 +660,20 @@ def test_a_request_that_cannot_be_parsed_gets_an_error_with_its_id(
             call % (id, tool, f'"arguments": {{"prompt": {prompt}}}')
             for id, prompt in prompts.items()
         ),
+        last % (deep, -12),
+        '{"jsonrpc": "2.0", "id": 13, "method": ["tools/list"]}',
+        *(last % (inner, id) for inner in ("1", deep) for id in (r'"\x"', "1" * 5_000)),
+        last % (deep, "[1]"),
+        deep,
+        "no JSON",
+        '["a list"]',
         '{"jsonrpc": "2.0", "id": 8, "method": "tools/list"}',
     ]
     start = ["--proxy", raw(tmp_path, "junk")] if proxy else ["-i", str(skills)]
-    answers = answers_to(lines, {6, 7, 8}, *start)
-    for id in (6, 7, "a?"):
+    answers = answers_to(lines, {8, -12, 13, *prompts}, *start, dropped=8)
+    for id in (*prompts, -12, 13, "a?"):
         assert answers[id]["error"]["message"].startswith("invalid_text")
+    assert 99 not in answers
     assert "tools" in answers[8]["result"]
 
 

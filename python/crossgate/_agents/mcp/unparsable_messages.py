@@ -1,17 +1,20 @@
 """Handles messages that the SDK cannot parse and would drop, so that each request gets an answer.
 
-A message is valid JSON but not valid for the SDK if it contains half of a surrogate pair, or is
-nested deeper than about 200 levels. One tool of a server may be enough for that.
+A message is valid JSON but not valid for the SDK if it contains half of a surrogate pair or a
+number of more than 4,300 digits, or is nested deeper than about 200 levels. One tool of a server
+may be enough for that.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any
 
+import pydantic
 from mcp.shared.message import SessionMessage
 from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
 
@@ -20,7 +23,11 @@ from crossgate._agents.mcp.tool_lists import repair_tools
 _DEPTH = 100
 """Deeper parts of an answer are replaced with an empty object."""
 
-_ID = re.compile(r'"id"\s*:\s*("(?:[^"\\]|\\.)*"|\d+)')
+_DIGITS = 4_300
+"""Python and the SDK read no longer integer; a longer id is not answered."""
+
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[\]{}]')
+_VALUE = re.compile(r'\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)')
 
 _Item = SessionMessage | Exception
 _Streams = tuple[Any, Any]
@@ -32,13 +39,14 @@ async def repaired(
 ) -> AsyncIterator[_Streams]:
     """Yield the streams of a client, with unparsable answers of the server repaired.
 
-    Lone surrogates are replaced, and deep parts are cut off. An answer that cannot be repaired
-    becomes an error for its request. Invalid parts of tools are removed, and passed to `warn`.
+    Lone surrogates are replaced, integers that are too long become texts, and deep parts are cut
+    off. An answer that cannot be repaired becomes an error for its request. Invalid parts of tools
+    are removed, and passed to `warn`.
     """
 
     async def repair(item: _Item) -> _Item:
-        line = _unparsed_line(item)
-        item = item if line is None else _repaired_answer(line) or item
+        if isinstance(item, Exception):
+            item = _repaired_answer(_values_of(item)) or item
         answer = item.message if isinstance(item, SessionMessage) else None
         for problem in repair_tools(getattr(answer, "result", None)):
             warn(problem)
@@ -50,14 +58,19 @@ async def repaired(
 
 @asynccontextmanager
 async def answering(transport: AbstractAsyncContextManager[_Streams]) -> AsyncIterator[_Streams]:
-    """Yield the streams of a server; a request that cannot be parsed gets an error with its id."""
+    """Yield the streams of a server; a request that cannot be parsed gets an error with its id.
+
+    A message without a usable id is dropped, and reported on stderr.
+    """
     async with transport as (read, write):
 
         async def answer(item: _Item) -> _Item:
-            line = _unparsed_line(item)
-            error = None if line is None else _error_for_request(line)
-            if error is not None:
-                await write.send(SessionMessage(error))
+            if isinstance(item, Exception):
+                error = _error_for_request(_values_of(item))
+                if error is not None:
+                    await write.send(SessionMessage(error))
+                else:
+                    _log("dropped a message that is no valid request")
             return item
 
         yield _MappedStream(read, answer), write
@@ -68,7 +81,7 @@ class _MappedStream:
 
     Args:
         inner: The stream.
-        function: Returns the message to use instead.
+        function: Returns the message to use instead. If it fails, the message is used as it is.
     """
 
     def __init__(self, inner: Any, function: Callable[[_Item], Awaitable[_Item]]) -> None:
@@ -79,13 +92,20 @@ class _MappedStream:
         return getattr(self._inner, name)
 
     async def receive(self) -> _Item:
-        return await self._function(await self._inner.receive())
+        return await self._mapped(await self._inner.receive())
 
     def __aiter__(self) -> _MappedStream:
         return self
 
     async def __anext__(self) -> _Item:
-        return await self._function(await self._inner.__anext__())
+        return await self._mapped(await self._inner.__anext__())
+
+    async def _mapped(self, item: _Item) -> _Item:
+        try:
+            return await self._function(item)
+        except Exception as error:  # one message must not end the connection
+            _log(f"cannot handle a message: {type(error).__name__}")
+            return item
 
     async def __aenter__(self) -> _MappedStream:
         await self._inner.__aenter__()
@@ -96,54 +116,82 @@ class _MappedStream:
         return result
 
 
-def _unparsed_line(item: _Item) -> str | None:
-    """Return the line that the SDK could not parse; None for any other item."""
-    errors = getattr(item, "errors", None)
-    if not isinstance(item, Exception) or errors is None:
-        return None
-    line = errors(include_url=False, include_context=False)[0]["input"]
-    return line if isinstance(line, str) else None
+def _values_of(error: Exception) -> dict[str, Any]:
+    """Return the values of a message that the SDK could not parse; empty if it is no object."""
+    if not isinstance(error, pydantic.ValidationError):
+        return {}
+    for problem in error.errors(include_url=False, include_context=False):
+        values = problem["input"]
+        if problem["type"] == "json_invalid":
+            values = _loaded(values)
+        # A message lacks a field of at least one kind of message.
+        elif problem["type"] != "missing" or len(problem["loc"]) != 2:
+            continue
+        return values if isinstance(values, dict) else {}
+    return {}
 
 
-def _repaired_answer(line: str) -> SessionMessage | None:
+def _loaded(line: str) -> Any:
+    """Return the values of a line; None if it is not JSON."""
     try:
-        values = json.loads(line)
-        if not isinstance(values, dict) or values.get("jsonrpc") != "2.0":
-            return None
+        return json.loads(line, parse_int=_integer)
+    except RecursionError:
+        pass
+    except ValueError:
+        return None
+    return _outline(line)
+
+
+def _integer(digits: str) -> int | str:
+    return int(digits) if len(digits) <= _DIGITS else digits
+
+
+def _outline(line: str) -> dict[str, Any]:
+    """Return the texts and integers at the top level of an object too deep for Python's parser."""
+    values: dict[str, Any] = {}
+    depth = 0
+    for token in _TOKEN.finditer(line):
+        if token[0] in ("[", "{"):
+            depth += 1
+        elif token[0] in ("]", "}"):
+            depth -= 1
+        elif depth == 1 and (value := _VALUE.match(line, token.end())):
+            with suppress(ValueError):
+                values[json.loads(token[0])] = json.loads(value[1], parse_int=_integer)
+    return values
+
+
+def _repaired_answer(values: dict[str, Any]) -> SessionMessage | None:
+    """Return an answer as the SDK takes it, or an error for its request; None if it is neither."""
+    if values.get("jsonrpc") != "2.0":
+        return None
+    with suppress(ValueError):
         text = json.dumps(_pruned(values, _DEPTH))
         return SessionMessage(jsonrpc_message_adapter.validate_json(text, by_name=False))
-    except RecursionError:
-        return _failed_answer(line)
-    except ValueError:
+    id = _usable_id(values)
+    if id is None or "method" in values:
         return None
+    error = ErrorData(code=PARSE_ERROR, message="the answer is not valid, or nested too deeply")
+    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=id, error=error))
 
 
-def _failed_answer(line: str) -> SessionMessage | None:
-    """Return an error for the request of an answer that is nested too deeply for Python, too."""
-    found = _ID.search(line)
-    if found is None:
-        return None
-    error = ErrorData(code=PARSE_ERROR, message="the answer is nested too deeply")
-    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=json.loads(found[1]), error=error))
-
-
-def _error_for_request(line: str) -> JSONRPCError | None:
+def _error_for_request(values: dict[str, Any]) -> JSONRPCError | None:
     """Return the error for a request that could not be parsed; None if it is not a request."""
-    try:
-        values = json.loads(line)
-    except RecursionError:
-        found = _ID.search(line)
-        values = {"method": "", "id": json.loads(found[1])} if found else None
-    except ValueError:
+    id = _usable_id(values)
+    if id is None or "method" not in values:
         return None
-    if not isinstance(values, dict) or "method" not in values:
-        return None
-    id = values.get("id")
-    if not isinstance(id, str | int) or isinstance(id, bool):
-        return None
-    message = "invalid_text: the request has half of a surrogate pair, or is nested too deeply"
-    id = id if isinstance(id, int) else _unicode(id)
+    message = (
+        "invalid_text: the request is not valid, has half of a surrogate pair or a number of more "
+        f"than {_DIGITS:,} digits, or is nested too deeply"
+    )
     return JSONRPCError(jsonrpc="2.0", id=id, error=ErrorData(code=PARSE_ERROR, message=message))
+
+
+def _usable_id(values: dict[str, Any]) -> int | str | None:
+    id = values.get("id")
+    if isinstance(id, str):
+        return _unicode(id) if len(id) <= _DIGITS else None
+    return id if isinstance(id, int) and not isinstance(id, bool) else None
 
 
 def _pruned(value: Any, depth: int) -> Any:
@@ -161,3 +209,7 @@ def _pruned(value: Any, depth: int) -> Any:
 def _unicode(text: str) -> str:
     """Return a text with question marks in place of lone surrogates."""
     return text.encode("utf-8", "replace").decode()
+
+
+def _log(text: str) -> None:
+    print(f"crossgate: {text}", file=sys.stderr, flush=True)  # noqa: T201
