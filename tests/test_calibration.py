@@ -20,11 +20,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+import outcome_queries
 from beir_folder import write_beir
 from commands import CROSSGATE, checked, environment
 from commands import Run as Done
-from conftest import LIBRARY, golden, refused, without_date
-from crossgate import PairScore, Profile, _core
+from conftest import LIBRARY, golden, refused, skills, without_date
+from crossgate import PairScore, Policy, Profile, _core
 from crossgate import _cli as cli
 from crossgate._calibration import calibrating, shortlist_promises
 from crossgate._calibration.fits import (
@@ -75,7 +76,6 @@ from crossgate._evaluation.stored_runs import (
     MODES,
     Mode,
     Run,
-    RunHeader,
     StoredQuery,
     decide,
     decide_all,
@@ -155,23 +155,16 @@ def run_of(queries: Sequence[StoredQuery], **header: Any) -> Run:
     """Return a run of these queries."""
     values: dict[str, Any] = {
         "dataset": "made-up",
-        "split": "test",
         "corpus": "c0",
         "labels": "l0",
         "documents": len(NAMES),
-        "skipped": 0,
-        "notes": (),
-        "modes": ("never", "gated", "always"),
         "embedder": "e@1",
         "reranker": "r@1",
         "profile": Profile(name="by hand"),
-        "seed": 0,
-        "machine": {"processor": "none", "cores": 2, "system": "none"},
-        "versions": {"crossgate": "0"},
-        "date": "2026-01-01T00:00:00+00:00",
+        "policy": Policy(),
         **header,
     }
-    return Run(header=RunHeader(**values), queries=tuple(queries))
+    return outcome_queries.run_of(queries, **values)
 
 
 def permuted(queries: Sequence[StoredQuery], seed: int) -> list[StoredQuery]:
@@ -1749,10 +1742,7 @@ def test_given_objective_applies_with_everyday_prompts(
 
 
 def test_everyday_prompts_set_the_threshold_without_labels(tmp_path: Path) -> None:
-    for name, text in list(LIBRARY.items())[:2]:
-        path = tmp_path / "skills" / name / "SKILL.md"
-        path.parent.mkdir(parents=True)
-        path.write_text(f"---\nname: {name}\ndescription: {json.dumps(text)}\n---\n")
+    skills(tmp_path / "skills", dict(list(LIBRARY.items())[:2]))
     output = tmp_path / "skills.profile.json"
     done = command(tmp_path / "skills", "--background", "-o", output, "--json", home=tmp_path)
     assert (done.code, done.err) == (0, "")
