@@ -89,3 +89,11 @@ def test_extension_with_paths_of_this_machine_is_found(tmp_path: Path, wheels: M
             archive.writestr("crossgate/_core.abi3.so", content)
             archive.writestr("crossgate/__init__.py", str(ROOT))
         assert wheels.machine_paths(wheel) == found
+
+
+def test_the_workflow_tries_the_wheel_that_it_built() -> None:
+    """An index could hold a wheel of the same name, which pip may prefer to one of a folder."""
+    workflow = (ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8")
+    (line,) = (line for line in workflow.splitlines() if "crossgate demo" in line)
+    assert "pip install dist/release/*.whl &&" in line
+    assert "--find-links" not in workflow
