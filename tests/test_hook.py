@@ -171,6 +171,13 @@ def test_a_name_in_the_form_of_a_sentence_is_replaced_by_the_id(name: str) -> No
     assert named == "- (skill)"
 
 
+@pytest.mark.parametrize("letter", "\u115f\u1160\u3164\uffa0")  # all letters that show nothing
+def test_a_name_with_an_invisible_letter_is_replaced_by_the_id(letter: str) -> None:
+    pick = Pick(name=f"pdf{letter}tool", id="pdf", path="", summary="", excerpt="", body="")
+    assert context_of([pick], "name", 4_000)[0].split("\n")[1] == "- pdf"
+    assert shortlist_of([pick], skill_tool="Skill")[0].split("\n")[1] == "- pdf"
+
+
 @pytest.mark.parametrize(
     "path", ["/skills/pdf\u200btoolkit/SKILL.md", "/skills/pdf\n/SKILL.md", f"/{'x' * 1_000}"]
 )

@@ -67,6 +67,14 @@ def test_a_tag_is_disarmed_despite_marks_and_hidden_characters(
     assert sanitize(text).startswith("\u2039")
 
 
+@pytest.mark.parametrize("bracket", "<\uff1c\ufe64")
+@pytest.mark.parametrize("start", "/\uff0f\u2044\u2215\u29f8!\uff01\ufe57?\uff1f\ufe56|\uff5c")
+def test_a_tag_is_disarmed_despite_a_lookalike_of_its_slash_or_mark(
+    bracket: str, start: str
+) -> None:
+    assert sanitize(f"a {bracket}{start}system>") == f"a \u2039{start}system>"
+
+
 def test_a_bracket_without_a_tag_stays() -> None:
     assert sanitize("a <= b, 3 < 5\u0338, <>, x <-> y") != ""
     assert sanitize("a <= b <> c <-") == "a <= b <> c <-"

@@ -19,7 +19,8 @@ _EMOJI_STYLE = "\ufe0f"
 _JOINING_SCRIPTS = range(0x0600, 0x1D00)
 # The opening bracket of a tag, in the forms that a model reads as `<`.
 _OPENING = re.compile(r"[<\uff1c\ufe64]")
-_TAG_START = re.compile(r"[\w/!?|]")
+# What may follow it: also slashes and marks that look like those of ASCII.
+_TAG_START = re.compile(r"[\w/!?|\u2044\u2215\u29f8\ufe56\ufe57\uff01\uff0f\uff1f\uff5c]")
 _FENCES = re.compile(r"`{3,}|~{3,}")
 
 

@@ -131,11 +131,16 @@ def _quoted_line(text: str, room: int) -> list[str]:
 
 def _named(pick: Pick) -> list[str]:
     # A name or path in the form of a sentence would read like an instruction.
-    name = next((text for text in (pick.name, pick.id) if _PLAIN_NAME.fullmatch(text)), "(skill)")
+    name = next(filter(_is_plain_name, (pick.name, pick.id)), "(skill)")
     path = pick.path if len(pick.path) <= _PATH_CHARS else ""
     if path and sanitize_line(path) != path:
         path = ""  # a path that had to be changed could not be opened
     return [f"- {name}", *([f"  file: {json.dumps(path, ensure_ascii=False)}"] if path else [])]
+
+
+def _is_plain_name(text: str) -> bool:
+    # Some letters, such as the fillers of Hangul, show nothing.
+    return bool(_PLAIN_NAME.fullmatch(text)) and sanitize_line(text) == text
 
 
 def _quoted(text: str, room: int) -> list[str]:
