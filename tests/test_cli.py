@@ -691,40 +691,6 @@ def test_closed_stderr_does_not_mix_messages_into_the_json(run: Any, tmp_path: P
     assert json.loads(done.out)["degraded"][0]["code"] == "no_profile"
 
 
-@pytest.mark.parametrize(
-    "module",
-    ["argparse", "crossgate._cli.output", "crossgate._cli.decision_output", "yaml"],
-)
-def test_ctrl_c_during_import_of_crossgate(home: Path, tmp_path: Path, module: str) -> None:
-    """The interrupt is raised while Python searches for a module."""
-    skills(tmp_path / "skills")
-    script = f"""
-        import sys
-        class Interrupt:
-            def find_spec(self, name, path=None, target=None):
-                if name == {module!r}:
-                    raise KeyboardInterrupt
-        sys.modules.pop({module!r}, None)
-        from crossgate._cli import main
-        sys.meta_path.insert(0, Interrupt())
-        main(sys.argv[1:])
-    """
-    command = ["route", "-i", "absent.cgx", "q"]
-    if module == "yaml":
-        command = ["index", "skills", "-o", "out.cgx", "--embedder", "none"]
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script), *command],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env=environment(home),
-        check=False,
-    )
-    assert done.returncode == 130
-    assert done.stderr == "crossgate: interrupted, no partial output remains\n"
-    assert [path.name for path in tmp_path.iterdir()] == ["skills"]
-
-
 # Untrusted text.
 
 
@@ -1019,20 +985,22 @@ def test_ctrl_c_during_indexing(home: Path, tmp_path: Path, words: Path, earlier
 
 
 @pytest.mark.parametrize(
-    "module",
+    ("module", "command"),
     [
-        *(
-            "crossgate._core",
-            "crossgate._decision.cascade",
-            "crossgate._values.results",
-            "argparse",
-        ),
-        "onnxruntime",
+        ("argparse", "demo"),
+        ("crossgate._cli.output", "demo"),
+        ("crossgate._core", "demo"),
+        ("crossgate._decision.cascade", "demo"),
+        ("crossgate._values.results", "demo"),
+        ("onnxruntime", "demo"),
+        ("crossgate._cli.decision_output", "route -i absent.cgx q"),
+        ("yaml", "index skills -o out.cgx --embedder none"),
     ],
 )
-def test_ctrl_c_during_import_of_a_package(run: Any, tmp_path: Path, module: str) -> None:
+def test_ctrl_c_during_an_import(run: Any, tmp_path: Path, module: str, command: str) -> None:
+    skills(tmp_path / "skills")
     # Python runs this file at startup.
-    hook = """
+    hook = f"""
         import sys
 
         class Interrupt:
@@ -1042,10 +1010,12 @@ def test_ctrl_c_during_import_of_a_package(run: Any, tmp_path: Path, module: str
 
         sys.meta_path.insert(0, Interrupt())
     """
-    (tmp_path / "sitecustomize.py").write_text(textwrap.dedent(hook).format(module=module))
-    done = run("demo", variables={"PYTHONPATH": str(tmp_path)})
+    (tmp_path / "sitecustomize.py").write_text(textwrap.dedent(hook))
+    path = f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    done = run(*command.split(), variables={"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"})
     assert (done.code, done.out) == (130, "")
     assert done.err == "crossgate: interrupted, no partial output remains\n"
+    assert {path.name for path in tmp_path.iterdir()} == {"skills", "sitecustomize.py"}
 
 
 @pytest.mark.skipif(os.name != "posix", reason="this system has other signals")

@@ -873,17 +873,15 @@ def test_empty_index_is_refused(index: Index) -> None:
     refused("no_documents", lambda: router.route(QUERY))
 
 
+# tests/test_core.py has every way in which a vector can be wrong.
 @pytest.mark.parametrize(
     ("vector", "code"),
     [
         ([1.0], "wrong_dimension"),
-        ([math.nan] * 32, "not_finite"),
-        ([math.inf] * 32, "not_finite"),
-        ([0.0] * 32, "zero_vector"),
-        (np.ones((1, 32), np.float32), "wrong_dimension"),
         ([10**400] * 32, "not_finite"),
+        (np.ones((1, 32), np.float32), "wrong_dimension"),
     ],
-    ids=["too short", "NaN", "infinity", "zeros", "a matrix", "a huge integer"],
+    ids=["too short", "a huge integer", "a matrix"],
 )
 def test_invalid_query_vectors_are_refused(index: Index, vector: Any, code: str) -> None:
     router = Router(index, reranker=None, profile=Profile())
