@@ -43,6 +43,11 @@ class Run:
         return found[1]
 
 
+def before_python_path(folder: Path) -> str:
+    """Return a PYTHONPATH with a folder before those of the tests, whose tree is imported."""
+    return os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
 def environment(home: Path, **variables: str) -> dict[str, str]:
     """Return an environment without the user's own settings and models."""
     names = ("PATH", "LD_LIBRARY_PATH", "OPENBLAS_NUM_THREADS", "PYTHONPATH")

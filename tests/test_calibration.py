@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 import outcome_queries
 from beir_folder import write_beir
-from commands import CROSSGATE, checked, environment
+from commands import CROSSGATE, before_python_path, checked, environment
 from commands import Run as Done
 from conftest import LIBRARY, golden, refused, skills, without_date
 from crossgate import PairScore, Policy, Profile, _core
@@ -1592,7 +1592,9 @@ def test_missing_scipy_is_named_in_the_error(tmp_path: Path, run: Run) -> None:
     hidden.mkdir()
     # Python finds this module first, and it fails like one that is not installed.
     (hidden / "scipy.py").write_text("raise ModuleNotFoundError(name='scipy')")
-    done = command("nowhere", "-o", tmp_path / "out.json", home=tmp_path, PYTHONPATH=str(hidden))
+    done = command(
+        "nowhere", "-o", tmp_path / "out.json", home=tmp_path, PYTHONPATH=before_python_path(hidden)
+    )
     assert (done.code, done.out, done.error) == (2, "", "dependency_missing")
     assert "pip install 'crossgate[calibrate]'" in done.err
     assert not (tmp_path / "out.json").exists()

@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
-from commands import CROSSGATE, SCHEMAS, Run, checked, environment
+from commands import CROSSGATE, SCHEMAS, Run, before_python_path, checked, environment
 from conftest import LIBRARY, skills
 from crossgate import Index, Policy, Profile, SourceError
 from crossgate._cli import output as printing
@@ -332,7 +332,7 @@ def test_plugin_is_listed_checked_and_used(run: Any, tmp_path: Path) -> None:
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.2\n")
     points = "[crossgate.rerankers]\nlongest = acme:Longest\nlost = acme:Lost\n"
     (info / "entry_points.txt").write_text(points)
-    path = {"PYTHONPATH": str(tmp_path)}
+    path = {"PYTHONPATH": before_python_path(tmp_path)}
     values = checked(run("models", "list", "--json", variables=path), "models_list")
     found = [plugin for plugin in values["plugins"] if plugin["package"] == "acme 1.2"]
     assert [candidate["name"] for candidate in found] == ["longest", "lost"]
@@ -1011,8 +1011,8 @@ def test_ctrl_c_during_an_import(run: Any, tmp_path: Path, module: str, command:
         sys.meta_path.insert(0, Interrupt())
     """
     (tmp_path / "sitecustomize.py").write_text(textwrap.dedent(hook))
-    path = f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
-    done = run(*command.split(), variables={"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"})
+    variables = {"PYTHONPATH": before_python_path(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = run(*command.split(), variables=variables)
     assert (done.code, done.out) == (130, "")
     assert done.err == "crossgate: interrupted, no partial output remains\n"
     assert {path.name for path in tmp_path.iterdir()} == {"skills", "sitecustomize.py"}
@@ -1026,7 +1026,7 @@ def test_ctrl_c_at_exit_ends_by_the_signal(run: Any, tmp_path: Path) -> None:
         atexit.register(os.kill, os.getpid(), signal.SIGINT)
     """
     (tmp_path / "sitecustomize.py").write_text(textwrap.dedent(hook))
-    done = run("--version", variables={"PYTHONPATH": str(tmp_path)})
+    done = run("--version", variables={"PYTHONPATH": before_python_path(tmp_path)})
     assert (done.code, done.err) == (-signal.SIGINT, "")
     assert done.out.startswith("crossgate ")
 

@@ -23,6 +23,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from commands import before_python_path
 from crossgate import Index
 from crossgate._agents.hook import detached, session_state, skill_library
 from crossgate._agents.hook.agents import (
@@ -649,7 +650,7 @@ def test_a_failing_onnxruntime_does_not_fail_a_prompt(
     (tmp_path / "onnxruntime" / "__init__.py").touch()
     if content is not None:
         library.write_bytes(content)
-    broken = {"PYTHONPATH": str(tmp_path)}
+    broken = {"PYTHONPATH": before_python_path(tmp_path)}
     # Stage 1 alone decides the first prompt; the second prompt reaches stage 2.
     run = home.hook(variables=broken)
     assert run.code == 0
