@@ -88,6 +88,8 @@ def test_demo_prints_four_decisions(run: Any) -> None:
     shown = run("demo")
     assert (shown.code, shown.err) == (0, "")
     assert 20 <= len(shown.out.splitlines()) <= 40
+    assert "clear: one document leads, so stage 1 decides without the cross-encoder" in shown.out
+    assert "confident" not in shown.out  # the verdict is no probability
     values = checked(run("demo", "--json"), "demo")
     verdicts = {result["verdict"] for result in values["results"]}
     assert verdicts == {"confident", "ambiguous", "nothing_relevant"}

@@ -96,9 +96,11 @@ def test_reason_with_two_picks_does_not_claim_a_clear_winner(lead: float) -> Non
     texts = {"one": "red fox den", "two": "red fox", "three": "hen house"}
     result = Router(build(texts), reranker=None, profile=profile).route("red fox den", limit=2)
     assert (result.reason, len(result)) == ("confident_winner", 2 if lead else 1)
-    ahead = "far enough ahead"
+    ahead = "one document leads"
     assert (ahead in result._repr_html_()) is not bool(lead)
     assert (ahead in why(result.reason, len(result))) is not bool(lead)
+    assert "<b>clear</b>: " in result._repr_html_()
+    assert "confident" not in why(result.reason, len(result))  # that would name a probability
 
 
 def test_result_is_a_sequence_of_selected_hits() -> None:

@@ -17,7 +17,7 @@ from crossgate._support.errors import InputError
 from crossgate._support.sanitize import columns, fit
 from crossgate._support.wording import counted
 from crossgate._values.options import DecisionOptions, summary
-from crossgate._values.results import DROPPED, Hit, RouteResult, Verdict
+from crossgate._values.results import DROPPED, VERDICTS, Hit, RouteResult, Verdict
 from crossgate._values.results import why as why_of
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ def why(decision: RouteResult) -> str:
     Without a selection, the verdict is "unsure" with a shortlist and "nothing fits" without one.
     """
     unselected = "unsure" if decision.shortlist else "nothing fits"
-    verdict = decision.verdict.value.replace("_", " ") if decision.selected else unselected
+    verdict = VERDICTS[decision.verdict] if decision.selected else unselected
     painted = paint(verdict, _VERDICT_COLOURS[decision.verdict])
     reason = why_of(decision.reason, len(decision.selected))
     return f"{painted}: {reason} ({decision.timings['total']:.0f} ms)"

@@ -399,7 +399,7 @@ REASONS = {
     "improbable": "no candidate is likely enough",
     "below_floor": "no candidate reaches the floor of this section",
     "no_overlap": "no document shares a word with the query",
-    "confident_winner": "one document is far enough ahead",
+    "confident_winner": "one document leads, so stage 1 decides without the cross-encoder",
     "lexical_winner": "the words match one document, and no other comes close",
     "undecided": "no clear winner, and no cross-encoder available",
     "reranked": "no clear winner, so the cross-encoder decided",
@@ -407,7 +407,14 @@ REASONS = {
 }
 """Explanation of a decision, by `RouteResult.reason`."""
 
-_SEVERAL = "stage 1 is confident of the first, and the others have similar scores"
+_SEVERAL = "stage 1 decides without the cross-encoder, and the others have similar scores"
+
+VERDICTS = {
+    Verdict.CONFIDENT: "clear",
+    Verdict.AMBIGUOUS: "ambiguous",
+    Verdict.NOTHING_RELEVANT: "nothing relevant",
+}
+"""Words for a verdict, which is not a probability and so not called confident."""
 
 
 def why(reason: str, picks: int) -> str:
@@ -472,7 +479,7 @@ def _result_html(result: RouteResult) -> str:
     """Return a decision as an HTML table, with all texts escaped."""
     from html import escape  # only for notebooks, and its table of entities takes a millisecond
 
-    verdict = result.verdict.value.replace("_", " ")
+    verdict = VERDICTS[result.verdict]
     sure = "" if result.confidence is None else f", confidence {result.confidence:.2f}"
     if result.any_fits is not None:
         sure += f", {result.any_fits:.0%} that any fits"
