@@ -14,6 +14,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TextIO
 
 from crossgate._support.sanitize import remove_invisible
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 WIDTH = 100
 _SKIPPED_SHOWN = 5
+_LINE_SECONDS = 60.0
+"""Time between two lines of progress."""
 
 # `paint` marks its colours with a random value, so that escape sequences in inputs are not colours.
 _MARK = os.urandom(8).hex()
@@ -96,10 +99,10 @@ def size(count: int) -> str:
 
 
 @contextmanager
-def progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
-    """Show a progress bar, if stderr is a terminal."""
+def progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a progress bar on stderr, or a line each minute if stderr is not a terminal."""
     if not is_terminal(sys.stderr):
-        yield None
+        yield _progress_lines(what)
         return
     from shutil import get_terminal_size
 
@@ -114,6 +117,18 @@ def progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
             bar.update(done - bar.n)
 
         yield report
+
+
+def _progress_lines(what: str) -> Callable[[int, int], None]:
+    due = monotonic() + _LINE_SECONDS
+
+    def report(done: int, total: int) -> None:
+        nonlocal due
+        if monotonic() >= due:
+            due = monotonic() + _LINE_SECONDS
+            say(f"{what}: {done:,} of {total:,}")
+
+    return report
 
 
 def is_terminal(stream: TextIO | None) -> bool:
