@@ -22,7 +22,7 @@ from crossgate import Index, rerank
 from crossgate._evaluation.metrics import ndcg
 from crossgate.evaluation import read_dataset
 
-MODEL = Path(str(files("crossgate"))) / "_weights/ms-marco-minilm-l12"
+MODEL = Path(str(files("crossgate"))) / "_weights/crossgate-passages-minilm-l12"
 CANDIDATES = 20
 
 

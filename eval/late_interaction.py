@@ -90,12 +90,12 @@ def measure(dataset: Dataset, colbert: Colbert, shown: int) -> None:
     index = Index.build(dataset.documents)
     contents = {document.id: document.content for document in dataset.documents}
     blend = read_profile(DEFAULT_PROFILE).blend
-    cross_encoder = CrossEncoder("ms-marco-minilm-l12")
+    cross_encoder = CrossEncoder("crossgate-passages-minilm-l12")
     cross_encoder.score("warm", passages_of(["up", "now"]))
     queries = [query for query in dataset.queries if query.relevant]
     vectors = index.load_embedder().embed([query.text for query in queries])
     quality: dict[str, list[tuple[float, float]]] = {}
-    seconds = dict.fromkeys(("ms-marco", "prepared", "late"), 0.0)
+    seconds = dict.fromkeys(("cross-encoder", "prepared", "late"), 0.0)
     pairs = 0
     for query, vector in zip(queries, vectors, strict=True):
         found = index.search(query.text, vector, blend=blend).scored
@@ -110,7 +110,7 @@ def measure(dataset: Dataset, colbert: Colbert, shown: int) -> None:
         logits = [
             score.score for score in cross_encoder.score(query.text, passages_of(texts)).complete()
         ]
-        seconds["ms-marco"] += time.process_time() - start
+        seconds["cross-encoder"] += time.process_time() - start
         start = time.process_time()
         documents = run_all(colbert.document, texts)
         seconds["late"] += time.process_time() - start
@@ -121,10 +121,10 @@ def measure(dataset: Dataset, colbert: Colbert, shown: int) -> None:
         pairs += len(ids)
         orders: dict[str, Sequence[int]] = {
             "stage 1": range(len(ids)),
-            "ms-marco": _order(logits),
+            "cross-encoder": _order(logits),
             "late": _order(sums),
         }
-        for name in ("ms-marco", "late"):
+        for name in ("cross-encoder", "late"):
             orders[f"stage 1 + {name}"] = _joined(orders["stage 1"], orders[name])
         for name, order in orders.items():
             ranked = [query.relevant.get(ids[place], 0) for place in order]

@@ -30,7 +30,7 @@ class Remembering:
 
     def __init__(self) -> None:
         """Start with an empty cache."""
-        self._model = CrossEncoder("ms-marco-minilm-l12")
+        self._model = CrossEncoder("crossgate-passages-minilm-l12")
         self._read: dict[tuple[str, str], PairScore] = {}
 
     def score(

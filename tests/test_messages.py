@@ -78,6 +78,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "did you mean 'ms-marco-minilm-l6-v2'?",
         ),
         (["models", "pull", "bge-reranker-bass"], "did you mean 'bge-reranker-base'?"),
+        (["models", "pull", "ms-marco-minilm-l12"], "'crossgate-passages-minilm-l12' replaces it"),
         (["eval", "compare", "one.json"], "1 file to compare"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -152,7 +152,7 @@ def test_a_folder_is_loaded_from_where_it_lies(
     packages: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for place in ("here", "there"):
-        for name in ("box", "ms-marco-minilm-l12"):
+        for name in ("box", "crossgate-passages-minilm-l12"):
             folder = packages / place / name
             folder.mkdir(parents=True)
             (folder / "model.onnx").write_bytes(place.encode())
@@ -161,10 +161,10 @@ def test_a_folder_is_loaded_from_where_it_lies(
     here = chain.load("box")
     assert chain.load(packages / "here" / "box").identity == here.identity
     assert chain.load("./box") is chain.load(f"{packages}/here/box") is here
-    bundled = chain.load("ms-marco-minilm-l12")
-    for path in (Path("./ms-marco-minilm-l12"), "./ms-marco-minilm-l12"):
+    bundled = chain.load("crossgate-passages-minilm-l12")
+    for path in (Path("./crossgate-passages-minilm-l12"), "./crossgate-passages-minilm-l12"):
         assert chain.load(path).identity != bundled.identity
-    assert chain.load("ms-marco-minilm-l12") is bundled
+    assert chain.load("crossgate-passages-minilm-l12") is bundled
     monkeypatch.chdir(packages / "there")
     assert chain.load("box").identity != here.identity
     refused("unknown_model", chain.load, "no\0bytes")

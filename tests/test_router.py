@@ -1195,7 +1195,7 @@ def test_rerank_uses_the_model_for_passages() -> None:
     assert result.stage == 2
     assert result.ids[0] == "1"
     # The model for passages is bundled, so nothing is downloaded.
-    assert {hit.provider for hit in result.hits} == {"ms-marco-minilm-l12"}
+    assert {hit.provider for hit in result.hits} == {"crossgate-passages-minilm-l12"}
     assert result.degraded == ()
     assert rerank("red", ["red", "fox"], profile=Profile()).degraded == ()
 

@@ -30,7 +30,10 @@ Role = Literal["model", "weights", "tokenizer", "need"]
 # The default models.
 EMBEDDER = "crossgate-embedder-minilm-l6"
 ROUTING_RERANKER = "crossgate-router-minilm-l12"
-PASSAGE_RERANKER = "ms-marco-minilm-l12"
+PASSAGE_RERANKER = "crossgate-passages-minilm-l12"
+
+# Former bundled models, and the model that replaces each.
+_SUCCESSORS = {"ms-marco-minilm-l12": PASSAGE_RERANKER}
 
 BUNDLED = Path(__file__).parents[1] / "_weights"
 """The folder of the manifest and the bundled models."""
@@ -148,7 +151,9 @@ def names(kind: ModelKind | None = None) -> str:
 
 
 def similar(name: object) -> str:
-    """Return the end of an error about an unknown model: the most similar names, or all names."""
+    """Return the end of an error about an unknown model: its successor, or similar or all names."""
+    if isinstance(name, str) and name in _SUCCESSORS:
+        return f": {_SUCCESSORS[name]!r} replaces it"
     known_names = names().split(", ")
     guess = did_you_mean(name, known_names) if isinstance(name, str) else ""
     if guess:
