@@ -28,6 +28,7 @@ from crossgate import Index, Policy, Profile, SourceError
 from crossgate._cli import output as printing
 from crossgate._cli import run as command_line
 from crossgate._core import Answer, Floors, Lexical, Warnings, Winner
+from crossgate._support.progress import in_progress
 from crossgate._telemetry.log import LoggedDecision, LoggedUse, read_log
 from crossgate._values.profile_files import POLICY_SCHEMA, profile_values
 
@@ -1217,19 +1218,17 @@ def test_long_work_prints_a_line_each_minute_without_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock = [1_000.0]
-    monkeypatch.setattr("crossgate._cli.output.monotonic", lambda: clock[0])
-    with printing.progress("embedding") as report:
-        for seconds in range(0, 150, 10):
-            clock[0] = 1_000.0 + seconds
-            report(seconds * 100, 15_000)
-    lines = ["embedding: 6,000 of 15,000", "embedding: 12,000 of 15,000"]
+    monkeypatch.setattr("crossgate._support.progress.monotonic", lambda: clock[0])
+    for seconds in in_progress(range(0, 150, 10), "routing"):
+        clock[0] = 1_000.0 + seconds
+    lines = ["routing: 7 of 15", "routing: 13 of 15"]
     assert capsys.readouterr().err == "".join(f"crossgate: {line}\n" for line in lines)
 
 
 def test_index_reports_progress_in_a_pipe(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("crossgate._cli.output._LINE_SECONDS", 0)
+    monkeypatch.setattr("crossgate._support.progress._LINE_SECONDS", 0)
     folder, output = skills(tmp_path / "skills"), tmp_path / "skills.cgx"
     assert command_line(["index", str(folder), "-o", str(output)]) == 0
     assert re.search(r"^crossgate: embedding: \d+ of \d+$", capsys.readouterr().err, re.MULTILINE)

@@ -6,8 +6,9 @@ import argparse
 
 from crossgate._cli import DONE
 from crossgate._cli.decision_output import why
-from crossgate._cli.output import json_option, paint, progress, show, show_json
+from crossgate._cli.output import json_option, paint, show, show_json
 from crossgate._cli.samples import SKILLS
+from crossgate._support.progress import progress
 from crossgate._support.wording import counted, share_of
 
 PROMPTS = (

@@ -16,8 +16,9 @@ from pathlib import Path
 from crossgate._agents.hook.agents import AGENTS, Agent, HookPrompt
 from crossgate._agents.hook.options import BadHookOptions, add_options, describe, options_of
 from crossgate._cli import DONE, FAILURE, NOTHING_RELEVANT
-from crossgate._cli.output import is_terminal, json_option, progress, say, show, show_json
+from crossgate._cli.output import json_option, say, show, show_json
 from crossgate._support.errors import InputError, SourceError
+from crossgate._support.progress import is_terminal, progress
 from crossgate._support.wording import counted
 from crossgate._values.results import REASONS
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from crossgate._support.errors import InputError
 from crossgate._support.files import read_source
 from crossgate._support.limits import CANDIDATES_BYTES
+from crossgate._support.progress import progress
 
 if TYPE_CHECKING:
     from crossgate._retrieval.document_index import Index
@@ -72,7 +73,6 @@ def documents_of(options: argparse.Namespace) -> Loaded:
 
 def index_of(loaded: Loaded, options: argparse.Namespace, earlier: Index | None = None) -> Index:
     """Build an index of documents with the options of the command."""
-    from crossgate._cli.output import progress
     from crossgate._retrieval.document_index import Index
 
     with progress("embedding") as report:

@@ -14,7 +14,6 @@ from crossgate._cli.output import (
     json_option,
     paint,
     plain,
-    progress,
     say,
     say_left_out,
     say_skipped,
@@ -23,6 +22,7 @@ from crossgate._cli.output import (
 )
 from crossgate._sources.common import printable
 from crossgate._support.errors import InputError, SourceError
+from crossgate._support.progress import progress
 from crossgate._support.sanitize import fit
 from crossgate._support.wording import counted
 

@@ -9,10 +9,11 @@ from dataclasses import asdict
 from typing import Any
 
 from crossgate._cli import DONE, FAILURE
-from crossgate._cli.output import is_terminal, json_option, plain, say, show, show_json, size
+from crossgate._cli.output import json_option, plain, say, show, show_json, size
 from crossgate._runtime import model_files
 from crossgate._runtime.model_files import ModelSpec
 from crossgate._support.errors import ModelError
+from crossgate._support.progress import is_terminal
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

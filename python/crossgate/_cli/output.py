@@ -12,11 +12,10 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from time import monotonic
-from typing import TYPE_CHECKING, Any, TextIO
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
+from crossgate._support.progress import is_terminal
 from crossgate._support.sanitize import remove_invisible
 
 if TYPE_CHECKING:
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
 
 WIDTH = 100
 _SKIPPED_SHOWN = 5
-_LINE_SECONDS = 60.0
-"""Time between two lines of progress."""
 
 # `paint` marks its colours with a random value, so that escape sequences in inputs are not colours.
 _MARK = os.urandom(8).hex()
@@ -96,44 +93,6 @@ def size(count: int) -> str:
     if count < 1_000_000:
         return f"{count / 1_000:.0f} kB"
     return f"{count / 1_000_000:.1f} MB"
-
-
-@contextmanager
-def progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Show a progress bar on stderr, or a line each minute if stderr is not a terminal."""
-    if not is_terminal(sys.stderr):
-        yield _progress_lines(what)
-        return
-    from shutil import get_terminal_size
-
-    from tqdm import tqdm
-
-    # A terminal that does not tell its size, such as that of a recorder, would stay empty.
-    width = min(get_terminal_size().columns, WIDTH)
-    with tqdm(desc=what, unit=" items", ncols=width, nrows=24, delay=0.5, leave=False) as bar:
-
-        def report(done: int, total: int) -> None:
-            bar.total = total
-            bar.update(done - bar.n)
-
-        yield report
-
-
-def _progress_lines(what: str) -> Callable[[int, int], None]:
-    due = monotonic() + _LINE_SECONDS
-
-    def report(done: int, total: int) -> None:
-        nonlocal due
-        if monotonic() >= due:
-            due = monotonic() + _LINE_SECONDS
-            say(f"{what}: {done:,} of {total:,}")
-
-    return report
-
-
-def is_terminal(stream: TextIO | None) -> bool:
-    """Return whether a stream is a terminal."""
-    return stream is not None and stream.isatty()
 
 
 def open_streams() -> None:

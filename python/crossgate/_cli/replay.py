@@ -9,8 +9,9 @@ from dataclasses import asdict
 from typing import Any
 
 from crossgate._cli import BAD_INPUT, DONE
-from crossgate._cli.output import WIDTH, json_option, plain, progress, say, show, show_json
+from crossgate._cli.output import WIDTH, json_option, plain, say, show, show_json
 from crossgate._decision.log_replay import Difference, check_decision
+from crossgate._support.progress import progress
 from crossgate._support.sanitize import fit
 from crossgate._support.wording import counted
 from crossgate._telemetry.log import (

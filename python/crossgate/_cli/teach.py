@@ -10,7 +10,8 @@ from typing import Any
 from crossgate._agents.hook.agents import AGENTS
 from crossgate._cli import DONE
 from crossgate._cli.input import model_or_none, text_of
-from crossgate._cli.output import json_option, plain, progress, show, show_json
+from crossgate._cli.output import json_option, plain, show, show_json
+from crossgate._support.progress import progress
 from crossgate._support.sanitize import fit
 from crossgate._support.wording import share_of
 

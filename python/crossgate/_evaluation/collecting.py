@@ -13,8 +13,6 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
 import crossgate._core as _core
 from crossgate._core import Policy, Profile, Scored
 from crossgate._decision.cascade import sources_of
@@ -46,6 +44,7 @@ from crossgate._sources.rows import parse_json
 from crossgate._support.checks import check_path, check_query
 from crossgate._support.errors import CrossgateError, InputError, ModelError, SourceError
 from crossgate._support.files import open_source
+from crossgate._support.progress import in_progress, progress
 from crossgate._values.inputs import candidate, read_prompt
 from crossgate._values.profile_files import as_profile
 from crossgate._values.results import Candidate, Passage, RouteResult
@@ -142,7 +141,7 @@ def read_ahead(queries: Sequence[StoredQuery], candidates: int | None = None) ->
         ModelError: As `UnreadPairs.read` does.
     """
     left = [query for query in queries if isinstance(query.pairs, UnreadPairs)]
-    for query in tqdm(left, desc="reading", unit="", delay=0.5, leave=False, disable=None):
+    for query in in_progress(left, "reading"):
         if isinstance(query.pairs, UnreadPairs):
             query.pairs.read([scores.id for scores in query.scored[:candidates]])
 
@@ -344,20 +343,14 @@ def _load_reranker(reranker: Reranker | str | PathLike[str]) -> Reranker:
 
 
 def _index(dataset: Dataset, embedder: Embedder | str | None) -> Index:
-    with tqdm(desc="embedding", unit="", delay=0.5, leave=False, disable=None) as bar:
-
-        def progress(done: int, total: int) -> None:
-            bar.total = total
-            bar.update(done - bar.n)
-
-        return Index.build(dataset.documents, embedder=embedder, progress=progress)
+    with progress("embedding") as report:
+        return Index.build(dataset.documents, embedder=embedder, progress=report)
 
 
 def _route_all(measured: _Measured, every: int, *, complete: bool) -> Iterator[StoredQuery]:
     """Route the queries in order, every `every`-th of them twice; none twice if that is 0."""
     queries = measured.dataset.queries
-    bar = tqdm(queries, desc="routing", unit="", delay=0.5, leave=False, disable=None)
-    for position, query in enumerate(bar):
+    for position, query in enumerate(in_progress(queries, "routing")):
         again = bool(every) and position % every == 0
         yield _route(query, measured, again=again, complete=complete)
 
@@ -613,7 +606,7 @@ def _row(line: int, values: Mapping[str, Any]) -> _CandidateRow:
 
 
 def _reranked(rows: Sequence[_CandidateRow], reranker: Reranker) -> Iterator[StoredQuery]:
-    for row in tqdm(rows, desc="reranking", unit="", delay=0.5, leave=False, disable=None):
+    for row in in_progress(rows, "reranking"):
         # All are read, so that any pool and any gate can be fitted to the scores of stage 2.
         everything = Profile(pool=len(row.candidates))
         result = rerank(
