@@ -95,8 +95,8 @@ class RerankOptions(DecisionOptions):
 
     Attributes:
         reranker: Stage 2: a reranker, the name or folder of a model, a sequence of these as in
-            `Router`, or None for stage 1 alone. The default is the bundled crossgate-passages-minilm-l12,
-            which was trained for passages.
+            `Router`, or None for stage 1 alone. The default is the bundled
+            crossgate-passages-minilm-l12, which was trained for passages.
         profile: Settings fitted for these models and this retriever: a profile or its file.
         policy: Chosen settings: a policy or its file.
         language: Snowball language of the stemmer, or `none`.
