@@ -3,7 +3,8 @@
     python train_need.py EMBEDDER_FOLDER DATA OUTPUT
 
 A logistic regression on the embedder's unit vectors: requests against other messages in a
-conversation with an agent. It takes seconds, and needs crossgate installed but not torch.
+conversation with an agent. `train_session.py` adds the part for sessions. It takes seconds, and
+needs crossgate installed but not torch.
 """
 
 from __future__ import annotations
@@ -106,9 +107,11 @@ def main() -> None:
     embedder = OnnxEmbedder(options.embedder)
     head = fit([unit(embedder.embed(texts)) for texts in asking], unit(embedder.embed(other)))
     values = {
-        "schema": "crossgate-need/1",
-        "intercept": round(float(head[0]), 5),
-        "weights": [round(float(weight), 5) for weight in head[1:]],
+        "schema": "crossgate-need/2",
+        "request": {
+            "intercept": round(float(head[0]), 5),
+            "weights": [round(float(weight), 5) for weight in head[1:]],
+        },
     }
     options.output.write_text(json.dumps(values) + "\n", encoding="utf-8")
     print(f"{options.output}: {sum(map(len, asking))} requests, {len(other)} others")

@@ -103,7 +103,13 @@ class Home:
         command: Sequence[str | Path] = (),
         **options: Any,
     ) -> Hooked:
-        """Run the hook, or another command that runs it, in a process of its own."""
+        """Run the hook, or another command that runs it, in a process of its own.
+
+        The skills here are for office work, so the hook decides by the profile for requests unless
+        the arguments name another.
+        """
+        if "--profile" not in arguments:
+            arguments = ("--profile", "default", *arguments)
         done = subprocess.run(
             command or [CROSSGATE, "hook", agent, *arguments],
             input=self.call() if data is None else data,

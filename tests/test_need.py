@@ -44,7 +44,7 @@ def need_of(embedder: OnnxEmbedder, text: str) -> float:
 def test_need_is_a_logistic_regression_on_the_unit_vector(embedder: OnnxEmbedder) -> None:
     path = locate("crossgate-embedder-minilm-l6", "embedder").need
     assert path is not None
-    head = json.loads(path.read_text())
+    head = json.loads(path.read_text())["request"]
     for text, vector in zip(REQUESTS, embedder.embed(REQUESTS), strict=True):
         unit = np.asarray(vector, dtype=np.float64) / np.linalg.norm(vector)
         odds = head["intercept"] + unit @ np.asarray(head["weights"])

@@ -58,6 +58,7 @@ __all__ = [
     "evidence",
     "fit_shortlist",
     "fits",
+    "form",
     "fuse_ranks",
     "fuse_scores",
     "gate",
@@ -72,6 +73,7 @@ __all__ = [
     "near_duplicates",
     "need_log_odds",
     "needs_document",
+    "needs_document_in_session",
     "queries_needed",
     "read_trace",
     "reblend",
@@ -164,6 +166,7 @@ class Index:
         evidence: EvidenceWeights | None = None,
         technologies: Sequence[str] = ...,
         history: Sequence[tuple[str, float]] = ...,
+        usefulness: tuple[float, Sequence[float]] | None = None,
         allow: set[str] | None = None,
         deny: set[str] = ...,
     ) -> tuple[list[Scored], list[_StoredText]]: ...
@@ -246,6 +249,8 @@ class Evidence(_Value):
     @property
     def other_version(self) -> float: ...
     @property
+    def usefulness(self) -> float: ...
+    @property
     def other_date(self) -> float: ...
 
 @final
@@ -260,6 +265,8 @@ class EvidenceWeights(_Value):
     def technology(self) -> float: ...
     @property
     def other_version(self) -> float: ...
+    @property
+    def usefulness(self) -> float: ...
     @property
     def other_date(self) -> float: ...
 
@@ -316,6 +323,8 @@ class Stage1AnyFits(_Value):
     def log_mean(self) -> float: ...
     @property
     def cosine(self) -> float: ...
+    @property
+    def need(self) -> float | None: ...
 
 @final
 class Stage2AnyFits(_Value):
@@ -327,6 +336,8 @@ class Stage2AnyFits(_Value):
     def cosine(self) -> float: ...
     @property
     def rerank_score(self) -> float: ...
+    @property
+    def need(self) -> float | None: ...
 
 @final
 class AnyFits(_Value):
@@ -438,6 +449,8 @@ class Profile(_Value):
     def embedder(self) -> str | None: ...
     @property
     def reranker(self) -> str | None: ...
+    @property
+    def session(self) -> bool: ...
     @property
     def blend(self) -> Blend: ...
     @property
@@ -721,6 +734,14 @@ def with_coverage(
     profile: Profile | None,
 ) -> list[Scored]: ...
 def needs_document(vector: _Vector, intercept: float, weights: Sequence[float]) -> float: ...
+def needs_document_in_session(
+    vector: _Vector,
+    form: Sequence[float],
+    intercept: float,
+    weights: Sequence[float],
+    form_weights: Sequence[float],
+) -> float: ...
+def form(request: str, prompt: str, is_first: bool) -> list[float]: ...
 def need_log_odds(needs_document: float) -> float: ...
 def queries_needed(coverage: float) -> int: ...
 def read_trace(text: str) -> tuple[Profile, list[Scored], str | None, list[Pair]]: ...

@@ -104,7 +104,7 @@ class Router:
         self._telemetry = telemetry
         self._notes: tuple[Degradation, ...] = ()
         if profile is None:
-            profile = _beside(index)
+            profile = profile_beside(index)
         if profile is None:
             profile = read_profile(DEFAULT_PROFILE)
             known = self._rerankers.identities
@@ -306,7 +306,7 @@ def _other_corpus(profile: Profile, index: Index) -> tuple[ResultWarning, ...]:
     return (ResultWarning(code="other_corpus", detail=detail),)
 
 
-def _beside(index: Index) -> Path | None:
+def profile_beside(index: Index) -> Path | None:
     """Return the path of the profile beside the index's file, if it exists."""
     path = None if index.path is None else index.path.with_suffix(".profile.json")
     return path if path is not None and os.path.isfile(path) else None

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from crossgate._core import Profile
     from crossgate._reranking.contract import Deadline
     from crossgate._retrieval.document_index import Index, SearchResult
-    from crossgate._retrieval.embedding import Embedder
+    from crossgate._retrieval.embedding import Embedder, OnnxEmbedder
     from crossgate._values.inputs import Prompt
     from crossgate._values.options import DecisionOptions
 
@@ -166,6 +166,7 @@ def search_index(
         embed=False,
         blend=profile.blend,
         evidence=profile.evidence,
+        usefulness=_usefulness(load_embedder) if profile.session and index.dimension else None,
         technologies=() if context is None else context.technologies,
         per_channel=profile.per_channel,
         allow=options.allow,
@@ -188,10 +189,13 @@ def search_index(
     of_request = vector
     if vector is not None and own is None and prompt.searched != prompt.request:
         of_request, _ = _embedded(index, embed, prompt.request)
-    need = _need(load_embedder, of_request)
+    is_first = context is None or not context.history
+    form = _core.form(prompt.request, prompt.text, is_first) if profile.session else None
+    need = _need(load_embedder, of_request, form)
     compared = _compared(index, options)
     candidates = Candidates(first.scored, first.documents, vector, degraded=degraded)
-    if context is not None:
+    # In a session, earlier requests raise needless candidates more than right ones.
+    if context is not None and not profile.session:
         candidates = with_history(
             candidates, search, query, context, profile, compared=compared, embed=embed
         )
@@ -237,17 +241,39 @@ def _embedded(
     return vector, ()
 
 
-def _need(load_embedder: Callable[[], Embedder], vector: Vector | None) -> float | None:
-    """Return the probability that the query needs any document, or None if unknown."""
-    if vector is None:
+def _need(
+    load_embedder: Callable[[], Embedder],
+    vector: Vector | None,
+    form: Sequence[float] | None = None,
+) -> float | None:
+    """Return the probability that the query needs any document, or None if unknown.
+
+    Args:
+        load_embedder: Returns the model that made the vector.
+        vector: The vector of the request.
+        form: The form of a prompt of a session; None outside a session.
+    """
+    embedder = _with_heads(load_embedder)
+    if vector is None or embedder is None:
         return None
+    return embedder.need(vector) if form is None else embedder.need_in_session(vector, form)
+
+
+def _usefulness(load_embedder: Callable[[], Embedder]) -> tuple[float, Sequence[float]] | None:
+    """Return the linear model of how much sessions ask for a document, or None if unknown."""
+    embedder = _with_heads(load_embedder)
+    return None if embedder is None else embedder.usefulness
+
+
+def _with_heads(load_embedder: Callable[[], Embedder]) -> OnnxEmbedder | None:
+    """Return the embedder if its model can have heads that read its vectors."""
     from crossgate._retrieval.embedding import OnnxEmbedder
 
     try:
         embedder = load_embedder()
     except CrossgateError:  # the index has vectors of an external embedder
         return None
-    return embedder.need(vector) if isinstance(embedder, OnnxEmbedder) else None
+    return embedder if isinstance(embedder, OnnxEmbedder) else None
 
 
 def _compared(index: Index, options: DecisionOptions) -> int:

@@ -347,6 +347,7 @@ class Index:
         evidence: _core.EvidenceWeights | None = None,
         technologies: Iterable[str] = (),
         history: Iterable[tuple[str, float]] = (),
+        usefulness: tuple[float, Sequence[float]] | None = None,
         per_channel: int = 10,
         allow: Iterable[str] | None = None,
         deny: Iterable[str] = (),
@@ -369,6 +370,8 @@ class Index:
             technologies: Technologies of the project that the query comes from.
             history: Earlier requests of the conversation with the weights of their terms; those of
                 the query have weight 1.
+            usefulness: Intercept and weights, over a document's vector, of the evidence of that
+                name; None outside a session.
             per_channel: How many candidates cosine, BM25 and their blend each contribute; at
                 least 2.
             allow: Consider only these ids; None for all.
@@ -400,6 +403,7 @@ class Index:
             evidence=evidence,
             technologies=sorted(check_ids("technologies", technologies)),
             history=_weighted_texts(history),
+            usefulness=None if usefulness is None else (usefulness[0], list(usefulness[1])),
             per_channel=max(per_channel, min(limit or 0, sys.maxsize)),
             allow=None if allow is None else check_ids("allow", allow),
             deny=check_ids("deny", deny),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from os import PathLike
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import crossgate._core as _core
 from crossgate._runtime.model_files import EMBEDDER, LocalModel, locate
@@ -62,7 +63,6 @@ class OnnxEmbedder:
         self._bundled = model == EMBEDDER
         self._local = locate(model, "embedder")
         self._run: Callable[[str], Sequence[float]] | None = None
-        self._head: tuple[float, list[float]] | None = None
         self._dimension = self._local.dimension
 
     @property
@@ -94,8 +94,7 @@ class OnnxEmbedder:
     def need(self, vector: Vector) -> float | None:
         """Return the probability that a query asks for anything that a document could serve.
 
-        Most prompts of a conversation do not ("go on", "what did you change?"). A linear head over
-        the query's vector estimates this; models/train_need.py fits it.
+        A linear head over the query's vector estimates this; models/train_need.py fits it.
 
         Args:
             vector: The query's vector by this model.
@@ -106,12 +105,51 @@ class OnnxEmbedder:
         Raises:
             InputError: `wrong_dimension`, `zero_vector` or `not_finite` for another vector.
         """
+        if self._heads is None:
+            return None
+        head = self._heads["request"]
+        return _core.needs_document(vector, head["intercept"], head["weights"])
+
+    def need_in_session(self, vector: Vector, form: Sequence[float]) -> float | None:
+        """Return the probability that a prompt of a session with an agent needs any document.
+
+        Most prompts of a session do not ("go on", "what did you change?"). The head of sessions
+        reads the form of the prompt, too; models/train_session.py fits it.
+
+        Args:
+            vector: The vector of the request by this model.
+            form: The four numbers of `_core.form`.
+
+        Returns:
+            As `need`.
+
+        Raises:
+            InputError: As `need`.
+        """
+        if self._heads is None:
+            return None
+        head = self._heads["session"]
+        return _core.needs_document_in_session(
+            vector, form, head["intercept"], head["weights"], head["form"]
+        )
+
+    @property
+    def usefulness(self) -> tuple[float, list[float]] | None:
+        """Intercept and weights, over a document's vector, of how much sessions ask for it.
+
+        None for a model that has no such head; models/train_session.py fits it.
+        """
+        if self._heads is None:
+            return None
+        head = self._heads["session"]["usefulness"]
+        return head["intercept"], head["weights"]
+
+    @cached_property
+    def _heads(self) -> dict[str, Any] | None:
         if self._local.need is None:
             return None
-        if self._head is None:
-            head = json.loads(self._local.need.read_text(encoding="utf-8"))
-            self._head = float(head["intercept"]), [float(weight) for weight in head["weights"]]
-        return _core.needs_document(vector, *self._head)
+        heads: dict[str, Any] = json.loads(self._local.need.read_text(encoding="utf-8"))
+        return heads
 
     def _loaded(self) -> Callable[[str], Sequence[float]]:
         if self._run is not None:

@@ -16,11 +16,18 @@ from crossgate._support.limits import SETTINGS_BYTES
 PROFILE_SCHEMA = "crossgate-profile/6"
 POLICY_SCHEMA = "crossgate-policy/2"
 
+_BUNDLED = Path(__file__).parents[1] / "profiles"
+BUNDLED_PROFILES = ("default", "passages", "session")
+"""Names of the profiles in the package."""
+
 _Settings = TypeVar("_Settings", Profile, Policy)
 
 
 def read_profile(path: str | PathLike[str]) -> Profile:
-    """Read a profile from a JSON file.
+    """Read a profile from a JSON file, or a bundled profile by its name.
+
+    The bundled profiles are `default` for requests to a router, `session` for the prompts of a
+    session with an agent, and `passages` for `rerank`.
 
     Raises:
         ProfileError: `profile_missing`, `profile_unreadable` or `profile_malformed`;
@@ -28,6 +35,8 @@ def read_profile(path: str | PathLike[str]) -> Profile:
             profile.
     """
     file = Path(check_path("profile", path))
+    if str(path) in BUNDLED_PROFILES and not file.exists():
+        file = _BUNDLED / f"{path}.json"
     return _read(file, Profile, "profile", PROFILE_SCHEMA, "fit it again with `calibrate`")
 
 

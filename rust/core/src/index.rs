@@ -103,6 +103,9 @@ pub struct SearchOptions<'a> {
     pub project: Project,
     /// Earlier requests of the conversation, with the weight of their terms; that of the query is 1.
     pub history: &'a [(String, f64)],
+    /// Intercept and weights of the linear model of a document's usefulness in a session, over its
+    /// vector; none outside a session.
+    pub usefulness: Option<&'a (f64, Vec<f32>)>,
 }
 
 static NO_IDS: LazyLock<HashSet<String>> = LazyLock::new(HashSet::new);
@@ -117,6 +120,7 @@ impl Default for SearchOptions<'_> {
             evidence: EvidenceWeights::default(),
             project: Project::default(),
             history: &[],
+            usefulness: None,
         }
     }
 }
@@ -592,10 +596,22 @@ impl Index {
                 candidate.overlap = own.score(candidate.number).overlap;
             }
         }
+        if let (Some((_, weights)), Some(dense)) = (options.usefulness, &self.dense)
+            && weights.len() != dense.dimension()
+        {
+            let (found, expected) = (weights.len(), dense.dimension());
+            let owner = "the weights of usefulness".to_owned();
+            return Err(Kind::WrongDimension { owner, found, expected }.into());
+        }
         let mut best: Vec<(Candidate<'_>, Evidence)> = best
             .into_iter()
             .map(|candidate| {
-                let evidence = evidence(&asked, &versions, &candidate, &options.project)?;
+                let mut evidence = evidence(&asked, &versions, &candidate, &options.project)?;
+                if let (Some((intercept, weights)), Some(dense)) = (options.usefulness, &self.dense)
+                {
+                    let value = intercept + f64::from(dense.cosine(candidate.number, weights)?);
+                    evidence.usefulness = value.clamp(0.0, 1.0);
+                }
                 let blend = candidate.blend + options.evidence.in_blend(&evidence, &options.blend);
                 Ok((Candidate { blend, ..candidate }, evidence))
             })

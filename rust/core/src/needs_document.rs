@@ -1,7 +1,7 @@
 //! Whether a query needs any document: most prompts of a conversation do not.
 
 use crate::dense::unit;
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::probability::logistic;
 
 /// The probability that a query needs any document.
@@ -29,6 +29,39 @@ pub fn needs_document(vector: &[f32], intercept: f64, weights: &[f64]) -> Result
         .ok_or_else(|| Error::not_finite("the log-odds that the query needs a document", odds))
 }
 
+/// The form of a prompt, which tells requests of a session from remarks: the logarithms of one plus the
+/// words of the request and the characters of the prompt, whether the request ends in a question mark,
+/// and whether the prompt is the first of its session.
+pub fn form(request: &str, prompt: &str, is_first: bool) -> [f64; 4] {
+    let words = request.split_whitespace().count();
+    let characters = prompt.chars().count();
+    [
+        (words as f64).ln_1p(),
+        (characters as f64).ln_1p(),
+        f64::from(u8::from(request.trim_end().ends_with('?'))),
+        f64::from(u8::from(is_first)),
+    ]
+}
+
+/// The probability that a prompt of a session needs any document: [`needs_document`] with weights for
+/// the prompt's [`form`], too.
+///
+/// Fails as [`needs_document`], and with `wrong_dimension` without a weight for each part of the form.
+pub fn needs_document_in_session(
+    vector: &[f32],
+    form: &[f64],
+    intercept: f64,
+    weights: &[f64],
+    form_weights: &[f64],
+) -> Result<f64> {
+    if form.len() != form_weights.len() {
+        let (found, expected) = (form.len(), form_weights.len());
+        return Err(Kind::WrongDimension { owner: "the form".to_owned(), found, expected }.into());
+    }
+    let of_form: f64 = form.iter().zip(form_weights).map(|(value, weight)| value * weight).sum();
+    needs_document(vector, intercept + of_form, weights)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -51,6 +84,27 @@ mod tests {
         assert_eq!(code(&[0.0, 0.0], &[1.0, 2.0]), "zero_vector");
         assert_eq!(code(&[f32::NAN, 0.0], &[1.0, 2.0]), "not_finite");
         assert_eq!(code(&[1.0, 1.0], &[f64::INFINITY, f64::NEG_INFINITY]), "not_finite");
+    }
+
+    #[test]
+    fn the_form_counts_words_of_the_request_and_characters_of_the_prompt() {
+        let first = form("does it é run? ", "does it é run? \nlog", true);
+        assert_eq!(first, [4.0_f64.ln_1p(), 19.0_f64.ln_1p(), 1.0, 1.0]);
+        assert_eq!(form("", "", false), [0.0; 4]);
+    }
+
+    #[test]
+    fn in_a_session_the_form_adds_to_the_log_odds() {
+        let vector = [3.0, 4.0];
+        let form = [1.0, 2.0, 0.0, 1.0];
+        let of = |form_weights: &[f64]| {
+            needs_document_in_session(&vector, &form, 0.5, &[2.0, -1.0], form_weights)
+        };
+        assert_eq!(of(&[0.0; 4]).unwrap(), needs_document(&vector, 0.5, &[2.0, -1.0]).unwrap());
+        let odds = 0.5 + 0.6 * 2.0 - 0.8 + 0.3 - 0.4 + 0.5;
+        let found = of(&[0.3, -0.2, 9.0, 0.5]).unwrap();
+        assert!((found - 1.0 / (1.0 + f64::exp(-odds))).abs() < 1e-7);
+        assert_eq!(of(&[0.0; 3]).unwrap_err().code(), "wrong_dimension");
     }
 
     proptest! {

@@ -63,6 +63,9 @@ pub fn standing(scored: &[Scored], documents: usize, profile: &Profile) -> Resul
 /// nothing.
 const CLEAR_NEED: f64 = 3.0;
 
+/// The largest log-odds of a need that count.
+const MOST_NEED: f64 = 12.0;
+
 /// The probabilities of a query's candidates after one stage.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Probabilities {
@@ -156,6 +159,30 @@ fn at_positions(
     positions.zip(values).filter_map(|(position, value)| Some((position, value?))).collect()
 }
 
+/// The logarithm of a candidate's weight, in three parts.
+#[derive(Clone, Copy, Debug)]
+struct LogWeight {
+    /// By its scores.
+    text: f64,
+    /// By what is known of a session before its prompt: which documents sessions ask for, and the
+    /// project. It tells candidates apart, and says nothing about whether this prompt asks for any.
+    known_before: f64,
+    /// By the other evidence.
+    evidence: f64,
+}
+
+impl LogWeight {
+    fn new(text: f64, candidate: &Scored, profile: &Profile) -> Self {
+        let (weights, evidence) = (&profile.evidence, &candidate.evidence);
+        let known_before = if profile.session {
+            weights.usefulness * evidence.usefulness + weights.technology * evidence.technology
+        } else {
+            0.0
+        };
+        Self { text, known_before, evidence: weights.log_odds(evidence) - known_before }
+    }
+}
+
 /// The shares of a query's candidates, and how large their weights are in all.
 #[derive(Clone, Debug, PartialEq)]
 struct Shares {
@@ -170,17 +197,21 @@ struct Shares {
 }
 
 impl Shares {
-    /// The softmax of log-weights, each the sum of that of the text and of the evidence; none without
-    /// candidates or if a log-weight is not finite.
-    fn of(candidates: &[(f64, f64)]) -> Option<Self> {
-        let log_weights: Vec<f64> =
-            candidates.iter().map(|(text, evidence)| text + evidence).collect();
-        let of_text: Vec<f64> = candidates.iter().map(|(text, _)| *text).collect();
-        let log_sum = log_sum_exp(&of_text)?;
-        let with_evidence = log_sum_exp(&log_weights)?;
-        let probabilities =
-            log_weights.iter().map(|weight| Some((weight - with_evidence).exp())).collect();
-        Some(Self { log_weights, probabilities, log_sum, evidence: with_evidence - log_sum })
+    /// The softmax of log-weights, each the sum of three parts; none without candidates or if a
+    /// log-weight is not finite.
+    fn of(candidates: &[LogWeight]) -> Option<Self> {
+        let sum_of = |part: fn(&LogWeight) -> f64| {
+            log_sum_exp(&candidates.iter().map(part).collect::<Vec<f64>>())
+        };
+        let all = |weight: &LogWeight| weight.text + weight.known_before + weight.evidence;
+        let log_weights: Vec<f64> = candidates.iter().map(all).collect();
+        let total = log_sum_exp(&log_weights)?;
+        Some(Self {
+            probabilities: log_weights.iter().map(|weight| Some((weight - total).exp())).collect(),
+            log_weights,
+            log_sum: sum_of(|weight| weight.text)?,
+            evidence: total - sum_of(|weight| weight.text + weight.known_before)?,
+        })
     }
 
     /// Logarithm of the mean weight of the documents without evidence.
@@ -219,11 +250,11 @@ impl Relevance {
     /// The shares after stage 1; none without a model, or without a cosine that it has a weight for.
     fn after_stage1(&self, candidates: &[(usize, &Scored)], profile: &Profile) -> Option<Shares> {
         let Stage1Relevance { cosine, bm25, .. } = self.stage1?;
-        let log_weights: Option<Vec<(f64, f64)>> = candidates
+        let log_weights: Option<Vec<LogWeight>> = candidates
             .iter()
             .map(|(_, candidate)| {
                 let text = log_weight(candidate, cosine, bm25, profile)?;
-                Some((text, profile.evidence.log_odds(&candidate.evidence)))
+                Some(LogWeight::new(text, candidate, profile))
             })
             .collect();
         Shares::of(&log_weights?)
@@ -237,14 +268,14 @@ impl Relevance {
         profile: &Profile,
     ) -> Option<Shares> {
         let model = self.stage2?;
-        let log_weights: Option<Vec<(f64, f64)>> = candidates
+        let log_weights: Option<Vec<LogWeight>> = candidates
             .iter()
             .map(|(_, candidate)| {
                 let score = scores.get(candidate.id.as_str());
                 let read = score.map_or(model.unread, |score| model.rerank_score * score);
                 let stage1 = log_weight(candidate, model.cosine, model.bm25, profile)?;
                 let text = stage1 + read + model.of_coverage(candidate)?;
-                Some((text, profile.evidence.log_odds(&candidate.evidence)))
+                Some(LogWeight::new(text, candidate, profile))
             })
             .collect();
         Shares::of(&log_weights?)
@@ -272,8 +303,8 @@ impl AnyFits {
     /// The probability after stage 1 that any candidate fits; none without a model, or without a
     /// value that it has a weight for.
     fn after_stage1(&self, signals: &Signals, shares: Option<&Shares>) -> Option<f64> {
-        let Stage1AnyFits { intercept, log_mean, cosine } = self.stage1?;
-        let stage2 = Stage2AnyFits { intercept, log_mean, cosine, rerank_score: 0.0 };
+        let Stage1AnyFits { intercept, log_mean, cosine, need } = self.stage1?;
+        let stage2 = Stage2AnyFits { intercept, log_mean, cosine, rerank_score: 0.0, need };
         stage2.probability(signals, shares, 0.0)
     }
 }
@@ -294,7 +325,12 @@ impl Stage2AnyFits {
             + shares.map_or(0.0, |shares| shares.evidence)
             + weighted(self.cosine, signals.cosine)?
             + self.rerank_score * rerank_score;
-        logistic(odds + signals.needs_document.map_or(0.0, need_log_odds))
+        let need = signals.needs_document.map_or(0.0, |need| match self.need {
+            // The odds of a need of 1 are infinite.
+            Some(weight) => weight * (need / (1.0 - need)).ln().clamp(-MOST_NEED, MOST_NEED),
+            None => need_log_odds(need),
+        });
+        logistic(odds + need)
     }
 }
 

@@ -66,6 +66,10 @@ value! {
         pub log_mean: f64,
         /// Weight of the best cosine.
         pub cosine: f64,
+        /// Weight of the log-odds that the query needs a document. Absent: a need below 3 to 1 counts
+        /// by Bayes' rule, and a higher one says nothing.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub need: Option<f64>,
     }
 }
 
@@ -82,6 +86,9 @@ value! {
         pub cosine: f64,
         /// Weight of the first candidate's rerank score.
         pub rerank_score: f64,
+        /// As in the model after stage 1.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub need: Option<f64>,
     }
 }
 
@@ -277,6 +284,9 @@ value! {
         pub embedder: Option<String>,
         /// Identity of the reranker that the numbers are for; absent: any.
         pub reranker: Option<String>,
+        /// Whether the numbers are for prompts of a session with an agent, most of which need no
+        /// document; otherwise they are for queries to a router.
+        pub session: bool,
         /// How cosine and BM25 are combined into the score of stage 1.
         pub blend: Blend,
         /// How much evidence counts, in the order and in the probabilities.
@@ -316,6 +326,7 @@ impl Default for Profile {
             name: "ungated".to_owned(),
             embedder: None,
             reranker: None,
+            session: false,
             blend: Blend::default(),
             evidence: EvidenceWeights {
                 trigger: 3.0,
@@ -323,6 +334,7 @@ impl Default for Profile {
                 counterexample: -16.0,
                 technology: 2.0,
                 other_version: -6.0,
+                usefulness: 0.0,
                 other_date: -4.0,
             },
             combine: Combine::default(),

@@ -117,6 +117,27 @@ pub(crate) fn needs_document_of(
     Ok(needs_document::needs_document(&numbers(vector)?, intercept, &weights)?)
 }
 
+/// The probability that a prompt of a session needs any document.
+#[pyfunction(name = "needs_document_in_session")]
+#[expect(clippy::needless_pass_by_value, reason = "PyO3 passes owned lists")]
+pub(crate) fn needs_document_in_session_of(
+    vector: &Bound<'_, PyAny>,
+    form: Vec<f64>,
+    intercept: f64,
+    weights: Vec<f64>,
+    form_weights: Vec<f64>,
+) -> PyResult<f64> {
+    let vector = numbers(vector)?;
+    let (form, form_weights) = (&form, &form_weights);
+    Ok(needs_document::needs_document_in_session(&vector, form, intercept, &weights, form_weights)?)
+}
+
+/// The form of a prompt, four numbers that `needs_document_in_session` reads.
+#[pyfunction(name = "form")]
+pub(crate) fn form_of(request: &str, prompt: &str, is_first: bool) -> Vec<f64> {
+    needs_document::form(request, prompt, is_first).to_vec()
+}
+
 /// Splits a prompt into the request and the pasted material.
 #[pyfunction]
 pub(crate) fn split(py: Python<'_>, prompt: &str) -> Split {

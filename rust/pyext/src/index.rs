@@ -188,7 +188,7 @@ impl Index {
     /// The best candidates and their documents.
     #[pyo3(signature = (
         query, vector, *, per_channel, blend=None, evidence=None, technologies=Vec::new(),
-        history=Vec::new(), allow=None, deny=HashSet::new(),
+        history=Vec::new(), usefulness=None, allow=None, deny=HashSet::new(),
     ))]
     #[expect(clippy::too_many_arguments, reason = "all are keyword arguments")]
     #[expect(clippy::needless_pass_by_value, reason = "PyO3 passes owned sets")]
@@ -202,6 +202,7 @@ impl Index {
         evidence: Option<&EvidenceWeights>,
         technologies: Vec<String>,
         history: Vec<(String, f64)>,
+        usefulness: Option<(f64, Vec<f32>)>,
         allow: Option<HashSet<String>>,
         deny: HashSet<String>,
     ) -> PyResult<(Vec<Scored>, Vec<Text<'py>>)> {
@@ -211,7 +212,17 @@ impl Index {
         let project = Project::new(technologies.iter().map(String::as_str));
         let allow = allow.as_ref();
         let (deny, history) = (&deny, history.as_slice());
-        let options = SearchOptions { blend, per_channel, allow, deny, evidence, project, history };
+        let usefulness = usefulness.as_ref();
+        let options = SearchOptions {
+            blend,
+            per_channel,
+            allow,
+            deny,
+            evidence,
+            project,
+            history,
+            usefulness,
+        };
         // Both are from the same version, so a document cannot change between score and text.
         let index = py.detach(|| self.read());
         let found = py.detach(|| index.search(query, vector.as_deref(), &options))?;

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from crossgate._agents.hook.agents import Agent, HookPrompt
 from crossgate._agents.hook.injection import Pick, context_of, shortlist_of
@@ -26,6 +26,7 @@ from crossgate._values.results import Hit, RouteResult
 
 if TYPE_CHECKING:
     from crossgate._decision.context import Context
+    from crossgate._retrieval.document_index import Index
     from crossgate._telemetry.events import TelemetryHook
 
 Outcome = Literal["injected", "shadow", "nothing", "skipped", "failed"]
@@ -168,9 +169,10 @@ def _decide(
     from crossgate._retrieval.document_index import Index
 
     index = Index.open(path)
-    profile = Path(options.profile).expanduser() if options.profile else None
     policy = Path(options.policy).expanduser() if options.policy else None
-    router = Router(index, profile=profile, policy=policy, telemetry=_log(options) if log else None)
+    router = Router(
+        index, policy=policy, telemetry=_log(options) if log else None, **_fitted(index, options)
+    )
     return router.route(
         prompt.text,
         limit=options.limit,
@@ -180,6 +182,23 @@ def _decide(
         budget_ms=options.budget_ms - (clock() - started) * 1000,
         context=_context(prompt),
     )
+
+
+def _fitted(index: Index, options: HookOptions) -> dict[str, Any]:
+    """Return the profile, and the reranker that it was fitted for, as arguments of `Router`.
+
+    The bundled profile for sessions has no reranker, since most prompts of a session need no skill.
+    """
+    from crossgate._decision.router import profile_beside
+    from crossgate._values.profile_files import read_profile
+
+    if options.profile:
+        return {"profile": Path(options.profile).expanduser()}
+    if profile_beside(index) is None:
+        session = read_profile("session")
+        if session.embedder == index.embedder:
+            return {"profile": session, "reranker": None}
+    return {}
 
 
 def _context(prompt: HookPrompt) -> Context:
@@ -234,8 +253,7 @@ def _answered(
     if form == "pick":
         fresh = [hit for hit in hits if not session.has_seen(hit.id)]
     else:
-        # Without its likeliest skill, a list would omit the one that fits.
-        fresh = [] if not hits or _was_shown(hits[0], session) else list(hits)
+        fresh = [hit for hit in hits if not _was_shown(hit, session)]
     if hits and not fresh:
         session.add([])
         return HookAnswer(
@@ -278,11 +296,14 @@ def _answered(
 
 
 def _offered(result: RouteResult, options: HookOptions) -> Sequence[Hit]:
-    """Return the hits to offer as a shortlist: none if it is improbable that one of them fits."""
+    """Return the hits to offer as a shortlist: none if it is improbable that one of them fits.
+
+    A list of skills whose descriptions the agent has anyway tells it nothing.
+    """
     likely = result.any_fits is not None and result.any_fits >= options.min_any_fits
     if not options.max_shortlist or not likely:
         return ()
-    return result.shortlist
+    return [hit for hit in result.shortlist if _is_hidden(hit, options)]
 
 
 def _was_shown(hit: Hit, session: Session) -> bool:
@@ -295,8 +316,13 @@ def _skill_tool(agent: Agent, options: HookOptions, hits: Sequence[Hit]) -> str:
 
     A tool loads only the listed skills of the agent, not those of another index or parked ones.
     """
-    parked = any(is_parked_folder(str(hit.document.metadata.get("root"))) for hit in hits)
-    return "" if options.index or parked else agent.skill_tool
+    return "" if any(_is_hidden(hit, options) for hit in hits) else agent.skill_tool
+
+
+def _is_hidden(hit: Hit, options: HookOptions) -> bool:
+    """Return whether the agent does not list a skill: of an index, parked, or of another folder."""
+    root = str(hit.document.metadata.get("root"))
+    return bool(options.index) or is_parked_folder(root) or root in options.skills
 
 
 def _pick(hit: Hit, library: SkillLibrary) -> Pick:

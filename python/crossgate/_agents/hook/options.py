@@ -7,14 +7,16 @@ import os
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, NoReturn, get_args
 
+from crossgate._values.profile_files import BUNDLED_PROFILES
+
 Inject = Literal["name", "passage", "body"]
 
-MIN_CONFIDENCE = 0.75
-"""Minimum confidence of a mentioned skill; `eval/hook_bar.py` compares other values."""
+MIN_CONFIDENCE = 0.55
+"""Minimum confidence of a mentioned skill; `eval/real_sessions.py` compares other values."""
 
 MAX_SHORTLIST = 3
-MIN_ANY_FITS = 0.7
-"""Minimum probability that any skill fits for a shortlist; compared by `eval/hook_bar.py`."""
+MIN_ANY_FITS = 0.6
+"""Minimum probability that any skill fits for a shortlist; compared by the same script."""
 
 MOST_CHARS = 10_000
 """Maximum length of a context; agents write a longer context to a file instead."""
@@ -87,14 +89,14 @@ class HookOptions:
     limit: int = _option(1, "mention at most N skills", type=_whole(1, 20), metavar="N")
     min_confidence: float = _option(
         MIN_CONFIDENCE,
-        "minimum confidence of a mentioned skill, 0 to 1; 0 mentions every skill that `route` "
-        "selects",
+        "minimum confidence of a mentioned skill, 0 to 1, if it is above that of the profile",
         type=_number(0, 1),
         metavar="C",
     )
     max_shortlist: int = _option(
         MAX_SHORTLIST,
-        "if no skill is confident enough, offer at most N that may fit; 0 offers none",
+        "if no skill is confident enough, offer at most N that may fit of those that the agent "
+        "does not list, such as parked ones; 0 offers none",
         type=_whole(0, 20),
         metavar="N",
     )
@@ -120,7 +122,11 @@ class HookOptions:
         "", "use this index, and do not update it", flags=("-i",), is_path=True, metavar="FILE"
     )
     profile: str = _option(
-        "", "calibration profile: the fitted thresholds", is_path=True, metavar="FILE"
+        "",
+        "calibration profile, or the name of a bundled one (default: the one beside the index, or "
+        "`session`)",
+        is_path=True,
+        metavar="FILE",
     )
     policy: str = _option("", "policy: the settings that you choose", is_path=True, metavar="FILE")
     log: str = _option(
@@ -170,7 +176,8 @@ def anchored(options: HookOptions) -> HookOptions:
     def absolute(path: Any) -> Any:
         if isinstance(path, tuple):
             return tuple(map(absolute, path))
-        return os.path.abspath(os.path.expanduser(path)) if path else ""
+        is_name = path in BUNDLED_PROFILES and not os.path.exists(path)
+        return os.path.abspath(os.path.expanduser(path)) if path and not is_name else path
 
     paths = [option.name for option in fields(HookOptions) if option.metadata["is_path"]]
     return replace(options, **{name: absolute(getattr(options, name)) for name in paths})

@@ -1,0 +1,121 @@
+"""The profile for sessions: most prompts of a session with an agent need no skill."""
+
+from __future__ import annotations
+
+import pytest
+
+from crossgate import (
+    Context,
+    Document,
+    Index,
+    InputError,
+    OnnxEmbedder,
+    Router,
+    _core,
+    read_profile,
+)
+from crossgate._values.profile_files import BUNDLED_PROFILES
+
+LIBRARY = {
+    "debugging": "Finds the root cause of failures, crashes and bugs. Use when something is broken, "
+    "a test fails, or an earlier fix did not work.",
+    "commit": "Writes commit messages and commits the staged changes.",
+    "planning": "Breaks a feature into tasks and writes an implementation plan before any code.",
+    "csv-cleanup": "Cleans up messy CSV files: duplicate rows, broken quotes, mixed encodings.",
+    "slides": "Makes slide decks from notes and reports.",
+}
+REMARKS = (
+    "thanks, that works",
+    "go on",
+    "yes, do it",
+    "no, the other file",
+    "what did you change?",
+)
+PROMPTS = (
+    "the upload crashes again after your third fix, find out why it really happens",
+    "write an implementation plan for the new billing feature before you touch any code",
+    "clean up this messy CSV file, it is full of duplicate rows",
+)
+
+
+@pytest.fixture(scope="module")
+def index() -> Index:
+    return Index.build([Document(id=id, title=id, text=text) for id, text in LIBRARY.items()])
+
+
+@pytest.fixture(scope="module")
+def router(index: Index) -> Router:
+    return Router(index, profile="session", reranker=None)
+
+
+def test_remarks_of_a_session_need_no_document(router: Router) -> None:
+    for remark in REMARKS:
+        result = router.route(remark, context=Context(history=PROMPTS))
+        assert result.ids == []
+        assert result.any_fits is not None
+        assert result.any_fits < 0.4
+
+
+def test_a_task_is_likelier_to_need_a_document_than_a_remark(router: Router) -> None:
+    remarks = [router.route(remark).any_fits or 0.0 for remark in REMARKS]
+    assert min(router.route(prompt).any_fits or 0.0 for prompt in PROMPTS) > max(remarks)
+
+
+def test_earlier_requests_do_not_raise_the_probability_of_a_remark(router: Router) -> None:
+    alone = router.route("go on", context=Context(history=("hello",)))
+    after = router.route("go on", context=Context(history=PROMPTS))
+    assert (after.any_fits, after.confidence) == (alone.any_fits, alone.confidence)
+
+
+def test_the_project_orders_candidates_and_makes_no_prompt_a_request(index: Index) -> None:
+    documents = [
+        Document(id="swift", title="swift", text="Reviews Swift code for mistakes and style."),
+        Document(id="rust", title="rust", text="Reviews Rust code for mistakes and style."),
+    ]
+    router = Router(Index.build(documents), profile="session", reranker=None)
+    prompt = "review my code for mistakes"
+    results = {
+        name: router.route(prompt, context=Context(technologies=(name,)))
+        for name in ("swift", "rust")
+    }
+    assert [results[name].hits[0].id for name in results] == ["swift", "rust"]
+    plain = router.route(prompt)
+    for result in results.values():
+        assert result.any_fits == pytest.approx(plain.any_fits)
+
+
+def test_the_first_prompt_of_a_session_is_read_as_such(router: Router) -> None:
+    prompt = PROMPTS[1]
+    first = router.route(prompt)
+    later = router.route(prompt, context=Context(history=("hello",)))
+    assert first.any_fits != later.any_fits
+
+
+def test_usefulness_is_evidence_only_in_a_session(index: Index, router: Router) -> None:
+    session = router.route(PROMPTS[0]).trace["stage1"]
+    request = Router(index, reranker=None).route(PROMPTS[0]).trace["stage1"]
+    assert all("usefulness" in row["evidence"] for row in session if row["id"] == "debugging")
+    assert not any("usefulness" in row.get("evidence", {}) for row in request)
+    values = [row["evidence"]["usefulness"] for row in session if row.get("evidence")]
+    assert all(0 <= value <= 1 for value in values)
+
+
+def test_weights_of_another_dimension_are_refused(index: Index) -> None:
+    vector = OnnxEmbedder().embed(["a"])[0]
+    with pytest.raises(InputError) as refused:
+        index.search("a", vector, usefulness=(0.0, [1.0, 2.0]))
+    assert refused.value.code == "wrong_dimension"
+    with pytest.raises(InputError) as refused:
+        _core.needs_document_in_session(vector, [1.0], 0.0, [0.0] * len(vector), [1.0, 2.0])
+    assert refused.value.code == "wrong_dimension"
+
+
+@pytest.mark.parametrize("name", BUNDLED_PROFILES)
+def test_bundled_profiles_are_read_by_name(name: str) -> None:
+    assert read_profile(name).session == (name == "session")
+
+
+def test_a_model_without_heads_leaves_the_session_to_the_scores(index: Index) -> None:
+    router = Router(index, profile="session", reranker=None)
+    result = router.route(PROMPTS[2], vector=OnnxEmbedder().embed([PROMPTS[2]])[0])
+    assert result.hits[0].id == "csv-cleanup"
