@@ -17,8 +17,8 @@ from crossgate import (
 from crossgate._values.profile_files import BUNDLED_PROFILES
 
 LIBRARY = {
-    "debugging": "Finds the root cause of failures, crashes and bugs. Use when something is broken, "
-    "a test fails, or an earlier fix did not work.",
+    "debugging": "Finds the root cause of failures, crashes and bugs. Use when something breaks, a "
+    "test fails, or an earlier fix did not work.",
     "commit": "Writes commit messages and commits the staged changes.",
     "planning": "Breaks a feature into tasks and writes an implementation plan before any code.",
     "csv-cleanup": "Cleans up messy CSV files: duplicate rows, broken quotes, mixed encodings.",
