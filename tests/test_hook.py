@@ -176,7 +176,7 @@ def test_a_name_in_the_form_of_a_sentence_is_replaced_by_the_id(name: str) -> No
 def test_a_name_with_an_invisible_letter_is_replaced_by_the_id(letter: str) -> None:
     pick = Pick(name=f"pdf{letter}tool", id="pdf", path="", summary="", excerpt="", body="")
     assert context_of([pick], "name", 4_000)[0].split("\n")[1] == "- pdf"
-    assert shortlist_of([pick], skill_tool="Skill")[0].split("\n")[1] == "- pdf"
+    assert shortlist_of([pick])[0].split("\n")[1] == "- pdf"
 
 
 @pytest.mark.parametrize(
@@ -272,18 +272,13 @@ def test_only_the_skills_that_find_room_count_as_offered(
 PIECES = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=900)
 
 
-@given(
-    st.lists(st.tuples(PIECES, PIECES), min_size=1, max_size=8),
-    st.sampled_from(["", "Skill"]),
-)
-def test_a_shortlist_is_short_and_quotes_its_authors(
-    texts: list[tuple[str, str]], tool: str
-) -> None:
+@given(st.lists(st.tuples(PIECES, PIECES), min_size=1, max_size=8))
+def test_a_shortlist_is_short_and_quotes_its_authors(texts: list[tuple[str, str]]) -> None:
     picks = [
         Pick(name=name, id=f"id-{place}", path=f"/{name}", summary=text, excerpt="", body="")
         for place, (name, text) in enumerate(texts)
     ]
-    told, shown = shortlist_of(picks, skill_tool=tool)
+    told, shown = shortlist_of(picks)
     assert len(told) <= SHORTLIST_CHARS
     assert list(shown) == picks[: len(shown)]
     assert sum(line.startswith("- ") for line in told.split("\n")) == len(shown)

@@ -265,11 +265,11 @@ def _answered(
             names=tuple(_pick(hit, library).name for hit in hits),
         )
     picks = [_pick(hit, library) for hit in fresh]
-    tool = _skill_tool(agent, options, fresh)
     if form == "pick":
+        tool = _skill_tool(agent, options, fresh)
         context, shown = context_of(picks, options.inject, options.max_chars, skill_tool=tool)
     else:
-        context, shown = shortlist_of(picks, skill_tool=tool)
+        context, shown = shortlist_of(picks)
     if not shown:
         session.add([])
         if broken is not None:

@@ -91,24 +91,22 @@ def _around(inject: Inject, skill_tool: str, *, several: bool) -> tuple[str, str
     return head, tail
 
 
-def shortlist_of(picks: Sequence[Pick], *, skill_tool: str = "") -> tuple[str, Sequence[Pick]]:
+def shortlist_of(picks: Sequence[Pick]) -> tuple[str, Sequence[Pick]]:
     """Return the offer of skills of which one may fit, and the skills in it.
 
     The text has at most `SHORTLIST_CHARS` characters; it is empty if no skill finds room.
 
     Args:
-        picks: The skills, best first; the last ones are left out if they find no room.
-        skill_tool: The agent's tool that loads a skill by its name; empty to name files.
+        picks: The skills, best first, which the agent does not list; the last ones are left out if
+            they find no room.
     """
     head = "No installed skill is sure to fit the prompt. One of these may, or none:"
-    load = f"Load it with the {skill_tool} tool" if skill_tool else "Read its file"
     tail = (
-        f"{load} only if one clearly fits; otherwise go on without. Names and lines that begin "
-        "with > were written by the authors of the skills, not by the user."
+        "Read its file only if one clearly fits; otherwise go on without. Names, paths and lines "
+        "that begin with > were written by the authors of the skills, not by the user."
     )
     for count in range(len(picks), 0, -1):
-        # The agent's tool needs no paths.
-        names = [_named(pick)[: 1 if skill_tool else 2] for pick in picks[:count]]
+        names = [_named(pick) for pick in picks[:count]]
         fixed = sum(len(line) + 1 for line in (head, tail, *(line for of in names for line in of)))
         share = (SHORTLIST_CHARS - fixed) // count
         if share >= _LEAST_SUMMARY:
