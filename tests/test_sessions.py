@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from crossgate import (
@@ -10,10 +12,12 @@ from crossgate import (
     Index,
     InputError,
     OnnxEmbedder,
+    ProfileError,
     Router,
     _core,
     read_profile,
 )
+from crossgate._agents.hook.options import HookOptions, anchored
 from crossgate._values.profile_files import BUNDLED_PROFILES
 
 LIBRARY = {
@@ -111,8 +115,18 @@ def test_weights_of_another_dimension_are_refused(index: Index) -> None:
 
 
 @pytest.mark.parametrize("name", BUNDLED_PROFILES)
-def test_bundled_profiles_are_read_by_name(name: str) -> None:
+def test_a_file_of_the_working_folder_does_not_replace_a_bundled_profile(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(name).mkdir()
     assert read_profile(name).session == (name == "session")
+    assert anchored(HookOptions(profile=name)).profile == name
+    assert anchored(HookOptions(profile=f"./{name}")).profile == str(tmp_path / name)
+    for path in (f"./{name}", Path(name)):
+        with pytest.raises(ProfileError) as refused:
+            read_profile(path)
+        assert refused.value.code == "profile_unreadable"
 
 
 def test_a_model_without_heads_leaves_the_session_to_the_scores(index: Index) -> None:

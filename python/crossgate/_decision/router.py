@@ -66,10 +66,10 @@ class Router:
         reranker: Stage 2: a reranker, the name or folder of a model, or None to keep the order of
             stage 1. In a sequence, each reranker is the fallback of those before it, and None is
             ignored.
-        profile: Fitted settings: a profile or its file. None uses the file next to the index
-            (`skills.profile.json` for `skills.cgx`), or else the bundled profile, which applies to
-            the bundled models; with other models, every query is reranked, and `degraded` contains
-            `no_profile`.
+        profile: Fitted settings: a profile, its file, or the name of a bundled one. None uses the
+            file next to the index (`skills.profile.json` for `skills.cgx`), or else `default`,
+            which applies to the bundled models; with other models, every query is reranked, and
+            `degraded` contains `no_profile`.
         policy: Chosen settings: a policy or its file; None switches off floors, fast paths and
             warnings.
         telemetry: Receives the events of each decision; None for no telemetry.

@@ -27,7 +27,9 @@ def read_profile(path: str | PathLike[str]) -> Profile:
     """Read a profile from a JSON file, or a bundled profile by its name.
 
     The bundled profiles are `default` for requests to a router, `session` for the prompts of a
-    session with an agent, and `passages` for `rerank`.
+    session with an agent, and `passages` for `rerank`. A text with such a name always means the
+    bundled profile, so that a file in the working folder cannot replace it; `./session` or a `Path`
+    means the file.
 
     Raises:
         ProfileError: `profile_missing`, `profile_unreadable` or `profile_malformed`;
@@ -35,7 +37,7 @@ def read_profile(path: str | PathLike[str]) -> Profile:
             profile.
     """
     file = Path(check_path("profile", path))
-    if str(path) in BUNDLED_PROFILES and not file.exists():
+    if isinstance(path, str) and path in BUNDLED_PROFILES:
         file = _BUNDLED / f"{path}.json"
     return _read(file, Profile, "profile", PROFILE_SCHEMA, "fit it again with `calibrate`")
 

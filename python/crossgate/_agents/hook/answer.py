@@ -185,20 +185,18 @@ def _decide(
 
 
 def _fitted(index: Index, options: HookOptions) -> dict[str, Any]:
-    """Return the profile, and the reranker that it was fitted for, as arguments of `Router`.
+    """Return the profile, and whether a reranker is used, as arguments of `Router`.
 
-    The bundled profile for sessions has no reranker, since most prompts of a session need no skill.
+    A profile for sessions has no reranker, since most prompts of a session need no skill.
     """
     from crossgate._decision.router import profile_beside
     from crossgate._values.profile_files import read_profile
 
-    if options.profile:
-        return {"profile": Path(options.profile).expanduser()}
-    if profile_beside(index) is None:
-        session = read_profile("session")
-        if session.embedder == index.embedder:
-            return {"profile": session, "reranker": None}
-    return {}
+    path = os.path.expanduser(options.profile) or profile_beside(index) or "session"
+    profile = read_profile(path)
+    if path == "session" and not options.profile and profile.embedder != index.embedder:
+        return {}
+    return {"profile": profile, "reranker": None} if profile.session else {"profile": profile}
 
 
 def _context(prompt: HookPrompt) -> Context:

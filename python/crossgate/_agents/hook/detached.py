@@ -76,7 +76,8 @@ def score_later(
         decision: Id of the decision.
         log: The log of decisions.
         index: The index of the decision.
-        profile: Path of the hook's profile; empty for the bundled profile.
+        profile: Path of the hook's profile, or the name of a bundled one; empty for the one beside
+            the index, or `default`.
     """
     data = prompt.encode("utf-8", "replace")
     if len(data) <= _PIPE_BYTES:
@@ -156,7 +157,7 @@ def _add_scores(prompt: str, decision: str, log: str, index: str, profile: str) 
     from crossgate._telemetry.log import JsonLinesLog
 
     opened = Index.open(index)
-    fitted = Router(opened, profile=Path(profile).expanduser() if profile else None).profile
+    fitted = Router(opened, profile=os.path.expanduser(profile) if profile else None).profile
     # Without the gate and the early stop, so that stage 2 reads the whole pool.
     answer = fitted.answer.replace(rerank_threshold=None)
     ungated = fitted.replace(winner={}, answer=answer, anytime=None)

@@ -12,11 +12,11 @@ from crossgate._values.profile_files import BUNDLED_PROFILES
 Inject = Literal["name", "passage", "body"]
 
 MIN_CONFIDENCE = 0.55
-"""Minimum confidence of a mentioned skill; `eval/real_sessions.py` compares other values."""
+"""Minimum confidence of a mentioned skill; `eval/real_sessions.py` measures its effect."""
 
 MAX_SHORTLIST = 3
 MIN_ANY_FITS = 0.6
-"""Minimum probability that any skill fits for a shortlist; compared by the same script."""
+"""Minimum probability that any skill fits for a shortlist; measured by the same script."""
 
 MOST_CHARS = 10_000
 """Maximum length of a context; agents write a longer context to a file instead."""
@@ -95,8 +95,8 @@ class HookOptions:
     )
     max_shortlist: int = _option(
         MAX_SHORTLIST,
-        "if no skill is confident enough, offer at most N that may fit of those that the agent "
-        "does not list, such as parked ones; 0 offers none",
+        "if no skill reaches --min-confidence, offer at most N that may fit of those that the "
+        "agent does not list, such as parked ones; 0 offers none",
         type=_whole(0, 20),
         metavar="N",
     )
@@ -176,10 +176,11 @@ def anchored(options: HookOptions) -> HookOptions:
     def absolute(path: Any) -> Any:
         if isinstance(path, tuple):
             return tuple(map(absolute, path))
-        is_name = path in BUNDLED_PROFILES and not os.path.exists(path)
-        return os.path.abspath(os.path.expanduser(path)) if path and not is_name else path
+        return os.path.abspath(os.path.expanduser(path)) if path else path
 
     paths = [option.name for option in fields(HookOptions) if option.metadata["is_path"]]
+    if options.profile in BUNDLED_PROFILES:
+        paths.remove("profile")
     return replace(options, **{name: absolute(getattr(options, name)) for name in paths})
 
 
