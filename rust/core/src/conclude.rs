@@ -730,6 +730,7 @@ mod tests {
         counterexample: -16.0,
         technology: 2.0,
         other_version: -4.0,
+        usefulness: 0.0,
         other_date: -4.0,
     };
 

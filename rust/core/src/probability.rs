@@ -380,12 +380,13 @@ mod tests {
         }
     }
     const ANY_FITS: AnyFits = AnyFits {
-        stage1: Some(Stage1AnyFits { intercept: -2.0, log_mean: 0.5, cosine: 3.0 }),
+        stage1: Some(Stage1AnyFits { intercept: -2.0, log_mean: 0.5, cosine: 3.0, need: None }),
         stage2: Some(Stage2AnyFits {
             intercept: -1.0,
             log_mean: 0.25,
             cosine: 2.0,
             rerank_score: 0.5,
+            need: None,
         }),
     };
 
@@ -492,6 +493,41 @@ mod tests {
         assert_eq!(ANY_FITS.after_stage1(&seen, None), None);
         assert_eq!(ANY_FITS.after_stage1(&signals(None, None), Some(&shares)), None);
         assert_eq!(AnyFits::default().after_stage1(&seen, Some(&shares)), None);
+    }
+
+    #[test]
+    fn with_a_weight_the_log_odds_of_a_need_count_on_both_sides_within_limits() {
+        let model = Stage1AnyFits { intercept: -1.0, need: Some(0.5), ..Stage1AnyFits::default() };
+        let any_fits = AnyFits { stage1: Some(model), stage2: None };
+        let found = |need| any_fits.after_stage1(&signals(None, need), None).unwrap();
+        let expected = |odds: f64| 1.0 / (1.0 + f64::exp(-odds));
+        assert!(close(found(Some(0.9)), expected(-1.0 + 0.5 * 9.0_f64.ln())));
+        assert!(close(found(Some(0.1)), expected(-1.0 - 0.5 * 9.0_f64.ln())));
+        assert!(close(found(None), expected(-1.0)));
+        assert!(close(found(Some(1.0)), expected(-1.0 + 0.5 * MOST_NEED)));
+        assert!(close(found(Some(0.0)), expected(-1.0 - 0.5 * MOST_NEED)));
+    }
+
+    #[test]
+    fn in_a_session_usefulness_and_project_share_the_probability_and_do_not_raise_it() {
+        let stage1 = Some(Stage1AnyFits { log_mean: 0.5, ..Stage1AnyFits::default() });
+        let mut profile = Profile { any_fits: AnyFits { stage1, stage2: None }, ..models() };
+        profile.evidence.usefulness = 3.0;
+        let plain = [scored("a", Some(0.5), 8.0), scored("b", Some(0.5), 8.0)];
+        let mut useful = plain.clone();
+        useful[1].evidence = Evidence { usefulness: 1.0, technology: 1.0, ..Evidence::default() };
+        let of = |candidates: &[Scored], profile: &Profile| {
+            let seen = crate::signals::signals(candidates).unwrap();
+            let places: Vec<(usize, &Scored)> = candidates.iter().enumerate().collect();
+            Probabilities::after_stage1(&places, seen.as_ref(), profile)
+        };
+        profile.session = true;
+        let (without, with) = (of(&plain, &profile), of(&useful, &profile));
+        assert!(close(with.any_fits.unwrap(), without.any_fits.unwrap()));
+        let weight = (3.0 + profile.evidence.technology).exp();
+        assert!(close(with.share(1).unwrap(), weight / (1.0 + weight)));
+        profile.session = false;
+        assert!(of(&useful, &profile).any_fits > of(&plain, &profile).any_fits);
     }
 
     #[test]
