@@ -527,7 +527,7 @@ def main() -> None:
         winner=_core.Winner(agreed=0.0, disagreed=0.0),
         relevance=_core.Relevance(stage1=default.relevance.stage1),
         anytime=None,
-        shortlist=_core.Shortlist(least=LISTED, coverage=0.6, most=3, stage1=promises),
+        shortlist=_core.Shortlist(least=LISTED, coverage=0.56, most=3, stage1=promises),
         fitted={
             "command": "python train_session.py DATA need.json session.json --more FOLDER",
             "prompts": len(train),
