@@ -55,7 +55,9 @@ def decision_options(
         help="name of a model or plug-in, folder of a model, or none to use stage 1 alone",
     )
     parser.add_argument(
-        "--profile", metavar="FILE", help="calibration profile: the fitted thresholds"
+        "--profile",
+        metavar="FILE",
+        help="calibration profile, or the name of a bundled one: the fitted thresholds",
     )
     parser.add_argument("--policy", metavar="FILE", help="policy: the settings that you choose")
     for each in fields(DecisionOptions):

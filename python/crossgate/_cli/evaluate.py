@@ -78,7 +78,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="exit with 1 if the false-positive rate of a dataset is higher, from 0 to 1",
     )
     parser.add_argument(
-        "--profile", metavar="FILE", help="calibration profile: the fitted thresholds"
+        "--profile",
+        metavar="FILE",
+        help="calibration profile, or the name of a bundled one: the fitted thresholds",
     )
     parser.add_argument("--policy", metavar="FILE", help="policy: the settings that you choose")
     labelled_options(parser)
