@@ -655,6 +655,14 @@ def test_trace_of_a_route_matches_the_schema(index: Index) -> None:
     )
 
 
+def test_trace_of_a_session_matches_the_schema() -> None:
+    documents = [Document(id="debugging", text="Finds the cause of failures.")]
+    router = Router(Index.build(documents), profile="session", reranker=None)
+    trace = json_round_trip(router.route("find the cause of this failure").trace)
+    assert "usefulness" in trace["stage1"][0]["evidence"]
+    TRACE.validate(trace)
+
+
 def test_schema_refuses_a_changed_trace() -> None:
     Draft202012Validator.check_schema(TRACE.schema)
     trace = json_round_trip(REAL["with a cliff"]().trace)
