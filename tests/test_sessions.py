@@ -104,11 +104,14 @@ def test_usefulness_is_evidence_only_in_a_session(index: Index, router: Router) 
     assert all(0 <= value <= 1 for value in values)
 
 
-def test_weights_of_another_dimension_are_refused(index: Index) -> None:
+def test_weights_of_another_dimension_or_without_a_value_are_refused(index: Index) -> None:
     vector = OnnxEmbedder().embed(["a"])[0]
     with pytest.raises(InputError) as refused:
         index.search("a", vector, usefulness=(0.0, [1.0, 2.0]))
     assert refused.value.code == "wrong_dimension"
+    with pytest.raises(InputError) as refused:
+        index.search("a", vector, usefulness=(0.0, [float("nan")] * len(vector)))
+    assert refused.value.code == "out_of_range"
     with pytest.raises(InputError) as refused:
         _core.needs_document_in_session(vector, [1.0], 0.0, [0.0] * len(vector), [1.0, 2.0])
     assert refused.value.code == "wrong_dimension"

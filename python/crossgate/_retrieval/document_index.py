@@ -34,6 +34,7 @@ from crossgate._support.checks import (
     check_kind,
     check_limit,
     check_number,
+    check_numbers,
     check_path,
     check_query,
     check_text,
@@ -403,7 +404,7 @@ class Index:
             evidence=evidence,
             technologies=sorted(check_ids("technologies", technologies)),
             history=_weighted_texts(history),
-            usefulness=None if usefulness is None else (usefulness[0], list(usefulness[1])),
+            usefulness=None if usefulness is None else _linear_model("usefulness", usefulness),
             per_channel=max(per_channel, min(limit or 0, sys.maxsize)),
             allow=None if allow is None else check_ids("allow", allow),
             deny=check_ids("deny", deny),
@@ -703,6 +704,17 @@ def _weighted_texts(history: Iterable[tuple[str, float]]) -> list[tuple[str, flo
         check_text("a text of history", text)
         check_number("a weight of history", weight, 0.0)
     return pairs
+
+
+def _linear_model(what: str, model: tuple[float, Sequence[float]]) -> tuple[float, Sequence[float]]:
+    if not isinstance(model, tuple) or len(model) != 2:
+        raise InputError(
+            "out_of_range", f"{what} is {safe_repr(model)}: pass an intercept and weights"
+        )
+    intercept, weights = model
+    check_number(f"the intercept of {what}", intercept)
+    check_numbers(f"the weights of {what}", weights)
+    return intercept, weights
 
 
 def _document(
