@@ -106,7 +106,9 @@ def main() -> None:
 
     embedder = OnnxEmbedder(options.embedder)
     head = fit([unit(embedder.embed(texts)) for texts in asking], unit(embedder.embed(other)))
-    values = {
+    # The part for sessions is kept until `train_session.py` makes it anew.
+    values = json.loads(options.output.read_text()) if options.output.exists() else {}
+    values |= {
         "schema": "crossgate-need/2",
         "request": {
             "intercept": round(float(head[0]), 5),

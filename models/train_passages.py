@@ -231,7 +231,8 @@ def train(arguments: argparse.Namespace) -> None:
     steps = min(arguments.steps or len(pairs), len(pairs) // PAIRS_PER_STEP)
     optimiser = Optimiser(model, arguments.rate, steps, arguments.warm_up)
     squad = arguments.data / "squad" / "queries.jsonl"
-    made_of = [sha256_of(squad), sha256_of(arguments.start / "model.safetensors"), str(steps)]
+    made_of = [sha256_of(squad), sha256_of(arguments.start / "model.safetensors")]
+    made_of += [f"{steps} steps", f"seed {arguments.seed}"]
     smooth = optimiser.resume(arguments.output / CHECKPOINT, made_of)
     share = PAIRS_PER_STEP // world_size()
     for step in range(optimiser.done, steps):
