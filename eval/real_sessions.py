@@ -39,6 +39,7 @@ class Decision:
         ids: The candidates, best first.
         confidence: Probability that the first one fits.
         any_fits: Probability that any fits.
+        need: Probability that the prompt needs any skill.
         shortlist: The shortlist.
         must: Skills that an expert would open.
         right: These, and those that are arguably useful.
@@ -47,6 +48,7 @@ class Decision:
     ids: Sequence[str]
     confidence: float
     any_fits: float
+    need: float
     shortlist: Sequence[str]
     must: set[str]
     right: set[str]
@@ -117,6 +119,7 @@ def decide(data: Path, library: str, options: argparse.Namespace) -> list[Decisi
                 ids=[hit.id for hit in result.hits],
                 confidence=result.confidence or 0.0,
                 any_fits=result.any_fits or 0.0,
+                need=(result.trace or {})["request"]["needs_document"] or 0.0,
                 shortlist=[hit.id for hit in result.shortlist],
                 must=set(label["must"]),
                 right={*label["must"], *label["may"]},
@@ -134,6 +137,12 @@ def calibration_error(pairs: Sequence[tuple[float, bool]]) -> float:
     return sum(gaps) / len(pairs)
 
 
+def area(positive: Sequence[float], negative: Sequence[float]) -> float:
+    """Return the area under the ROC curve: how often a positive value is the larger one."""
+    wins = sum((high > low) + (high == low) / 2 for high in positive for low in negative)
+    return wins / (len(positive) * len(negative))
+
+
 def table(decisions: Sequence[Decision]) -> dict[str, float]:
     """Return the figures of some decisions."""
     needed = [one for one in decisions if one.must]
@@ -149,6 +158,12 @@ def table(decisions: Sequence[Decision]) -> dict[str, float]:
     return {
         "must first": share([one for one in needed if {*one.ids[:1]} & one.must], needed),
         "must in five": share([one for one in needed if {*one.ids[:5]} & one.must], needed),
+        "AUC of need, must or none": round(
+            area([one.need for one in needed], [one.need for one in useless]), 3
+        ),
+        "AUC of any_fits, must or none": round(
+            area([one.any_fits for one in needed], [one.any_fits for one in useless]), 3
+        ),
         "named": len(named),
         "named right": share([one for one in named if one.ids[0] in one.right], named),
         "named must": share([one for one in named if one.ids[0] in one.must], named),

@@ -259,8 +259,7 @@ def fit_need(
     A prompt counts twice, once for whether any skill is a must and once for whether any is at least
     arguably useful, so that a must has twice the weight. `others` are further prompts, each group
     with whether it needs a skill. The head of requests, `of_requests` [dimension], is a feature
-    without a ridge: what it knows of requests of any work need not be learned again from sessions
-    of programmers.
+    without a ridge, since the sessions are of programmers, and requests can be about any work.
     """
     asks = np.concatenate([np.full(len(group), float(needs)) for group, needs in others])
     must, fits = np.concatenate([must, asks]), np.concatenate([fits, asks])
@@ -306,7 +305,7 @@ def fit_usefulness(libraries: Sequence[Sequence[Candidates]]) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Heads:
-    """What is learned of sessions: need and usefulness, the latter as log-odds."""
+    """The models of need and of usefulness, the latter in log-odds."""
 
     need: tuple[float, Array, Array]
     usefulness: Array
@@ -523,7 +522,8 @@ def main() -> None:
         reranker=None,
         evidence=default.evidence.replace(usefulness=round(usefulness, 4)),
         any_fits=_core.AnyFits(stage1=stage1),
-        answer=_core.Answer(confidence=NAMED),
+        # The confidence is never above `any_fits`, so stage 2 could not help below this.
+        answer=_core.Answer(rerank_threshold=NAMED, confidence=NAMED),
         winner=_core.Winner(agreed=0.0, disagreed=0.0),
         relevance=_core.Relevance(stage1=default.relevance.stage1),
         anytime=None,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from crossgate import (
@@ -12,6 +14,7 @@ from crossgate import (
     Index,
     InputError,
     OnnxEmbedder,
+    PrecomputedVectors,
     ProfileError,
     Router,
     _core,
@@ -96,12 +99,31 @@ def test_the_first_prompt_of_a_session_is_read_as_such(router: Router) -> None:
 
 
 def test_usefulness_is_evidence_only_in_a_session(index: Index, router: Router) -> None:
-    session = router.route(PROMPTS[0]).trace["stage1"]
-    request = Router(index, reranker=None).route(PROMPTS[0]).trace["stage1"]
-    assert all("usefulness" in row["evidence"] for row in session if row["id"] == "debugging")
-    assert not any("usefulness" in row.get("evidence", {}) for row in request)
-    values = [row["evidence"]["usefulness"] for row in session if row.get("evidence")]
-    assert all(0 <= value <= 1 for value in values)
+    def usefulness(rows: list[dict[str, Any]]) -> dict[str, float]:
+        return {row["id"]: row.get("evidence", {}).get("usefulness", 0.0) for row in rows}
+
+    session = usefulness(router.route(PROMPTS[0]).trace["stage1"])
+    assert session["debugging"] > session["slides"]
+    request = usefulness(Router(index, reranker=None).route(PROMPTS[0]).trace["stage1"])
+    assert set(request.values()) == {0.0}
+
+
+@pytest.mark.parametrize(("intercept", "length"), [(0.3, 0.5), (-1.5, 9.0), (2.0, 9.0)])
+def test_usefulness_is_a_linear_model_limited_to_0_and_1(
+    index: Index, intercept: float, length: float
+) -> None:
+    weights = np.random.default_rng(0).normal(size=index.dimension)
+    weights *= length / np.linalg.norm(weights)
+    vector = OnnxEmbedder().embed(["a"])[0]
+    # One document has the direction of the weights, so that their product is as large as it can be.
+    own = Document(id="own", text="own", vector=weights.tolist())
+    documents = [*(index[id] for id in LIBRARY), own]
+    found = Index.build(documents).search("a", vector, usefulness=(intercept, weights.tolist()))
+    assert len(found.scored) == len(documents)
+    for scored in found.scored:
+        of_document = weights / length if scored.id == "own" else index._core.vector(scored.id)
+        expected = np.clip(intercept + np.asarray(of_document) @ weights, 0, 1)
+        assert scored.evidence.usefulness == pytest.approx(expected, abs=1e-5)
 
 
 def test_weights_of_another_dimension_or_without_a_value_are_refused(index: Index) -> None:
@@ -132,7 +154,20 @@ def test_a_file_of_the_working_folder_does_not_replace_a_bundled_profile(
         assert refused.value.code == "profile_unreadable"
 
 
-def test_a_model_without_heads_leaves_the_session_to_the_scores(index: Index) -> None:
-    router = Router(index, profile="session", reranker=None)
-    result = router.route(PROMPTS[2], vector=OnnxEmbedder().embed([PROMPTS[2]])[0])
-    assert result.hits[0].id == "csv-cleanup"
+def test_vectors_of_another_model_leave_a_session_to_the_scores() -> None:
+    embedder = PrecomputedVectors("other", 2)
+    documents = [
+        Document(id="csv", text=LIBRARY["csv-cleanup"], vector=[1.0, 0.0]),
+        Document(id="slides", text=LIBRARY["slides"], vector=[0.0, 1.0]),
+    ]
+    profile = read_profile("session").replace(embedder=None)
+    router = Router(Index.build(documents, embedder=embedder), profile=profile, reranker=None)
+    result = router.route(PROMPTS[2], vector=[0.9, 0.1])
+    assert result.hits[0].id == "csv"
+    assert result.trace["request"]["needs_document"] is None
+    assert not any("usefulness" in row.get("evidence", {}) for row in result.trace["stage1"])
+
+
+def test_a_remark_does_not_reach_stage_2(index: Index) -> None:
+    router = Router(index, profile="session")
+    assert {router.route(remark).verdict for remark in REMARKS} == {"nothing_relevant"}

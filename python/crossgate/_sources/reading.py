@@ -288,7 +288,7 @@ class _Reader:
                     add = pending.append if os.path.islink(path) else pending.appendleft
                     add((inner, depth + 1))
                 elif os.path.isfile(path) or not os.path.exists(path):
-                    files.append(inner)  # also a broken link: opening it reports what is wrong
+                    files.append(inner)  # also a broken link, since opening it gives the error
         return sorted(files, key=lambda path: path.split(os.sep))
 
     def _read_file(self, kind: Kind, root: str, below: str, *, named: bool = False) -> None:

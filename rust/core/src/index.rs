@@ -596,21 +596,23 @@ impl Index {
                 candidate.overlap = own.score(candidate.number).overlap;
             }
         }
-        if let (Some((_, weights)), Some(dense)) = (options.usefulness, &self.dense)
-            && weights.len() != dense.dimension()
-        {
-            let (found, expected) = (weights.len(), dense.dimension());
-            let owner = "the weights of usefulness".to_owned();
-            return Err(Kind::WrongDimension { owner, found, expected }.into());
-        }
+        let usefulness = match (options.usefulness, &self.dense) {
+            (Some((intercept, weights)), Some(dense)) => {
+                let name = "the model of usefulness";
+                let unit = crate::dense::unit(name, weights, dense.dimension())?;
+                // A cosine has no length, and is limited to [-1, 1].
+                let length = weights.iter().map(|one| f64::from(*one).powi(2)).sum::<f64>().sqrt();
+                Some((dense, *intercept, length, unit))
+            }
+            _ => None,
+        };
         let mut best: Vec<(Candidate<'_>, Evidence)> = best
             .into_iter()
             .map(|candidate| {
                 let mut evidence = evidence(&asked, &versions, &candidate, &options.project)?;
-                if let (Some((intercept, weights)), Some(dense)) = (options.usefulness, &self.dense)
-                {
-                    let value = intercept + f64::from(dense.cosine(candidate.number, weights)?);
-                    evidence.usefulness = value.clamp(0.0, 1.0);
+                if let Some((dense, intercept, length, unit)) = &usefulness {
+                    let cosine = f64::from(dense.cosine(candidate.number, unit)?);
+                    evidence.usefulness = (intercept + length * cosine).clamp(0.0, 1.0);
                 }
                 let blend = candidate.blend + options.evidence.in_blend(&evidence, &options.blend);
                 Ok((Candidate { blend, ..candidate }, evidence))

@@ -164,8 +164,8 @@ fn at_positions(
 struct LogWeight {
     /// By its scores.
     text: f64,
-    /// By what is known of a session before its prompt: which documents sessions ask for, and the
-    /// project. It tells candidates apart, and says nothing about whether this prompt asks for any.
+    /// By the evidence of a session that does not depend on its prompt: usefulness and project. It
+    /// orders the candidates, and does not change the probability that any of them fits.
     known_before: f64,
     /// By the other evidence.
     evidence: f64,

@@ -55,7 +55,7 @@ def _number(least: float, most: float) -> Any:
 def _option(
     default: Any, help: str, *, flags: tuple[str, ...] = (), is_path: bool = False, **parsing: Any
 ) -> Any:
-    """Return a field of `HookOptions` with what is needed to parse and print it.
+    """Return a field of `HookOptions` with the metadata to parse and print it.
 
     Args:
         default: The default value. A tuple takes the option repeatedly, and False takes no value.

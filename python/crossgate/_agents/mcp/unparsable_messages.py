@@ -70,7 +70,7 @@ async def answering(transport: AbstractAsyncContextManager[_Streams]) -> AsyncIt
                 if error is not None:
                     await write.send(SessionMessage(error))
                 else:
-                    _log("dropped a message that is no valid request")
+                    _log("dropped an invalid message without an id")
             return item
 
         yield _MappedStream(read, answer), write
@@ -117,7 +117,7 @@ class _MappedStream:
 
 
 def _values_of(error: Exception) -> dict[str, Any]:
-    """Return the values of a message that the SDK could not parse; empty if it is no object."""
+    """Return the values of a message that the SDK could not parse; empty without an object."""
     if not isinstance(error, pydantic.ValidationError):
         return {}
     for problem in error.errors(include_url=False, include_context=False):
