@@ -70,7 +70,7 @@ async def answering(transport: AbstractAsyncContextManager[_Streams]) -> AsyncIt
                 if error is not None:
                     await write.send(SessionMessage(error))
                 else:
-                    _log("dropped an invalid message without an id")
+                    _log("dropped a message that is no valid request")
             return item
 
         yield _MappedStream(read, answer), write
