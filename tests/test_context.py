@@ -323,6 +323,37 @@ def test_last_requests_are_those_of_the_person(tmp_path: Path) -> None:
         "SubagentStop hook feedback: 2 tests fail",
         "# AGENTS.md instructions for /home/me/work",
         "# Files mentioned by the user:\n\n## a.png: /tmp/a.png",
+        # Cline and Roo Code
+        "[ERROR] You did not use a tool in your previous response! Please retry.",
+        "[execute_command for 'npm test'] Result:\n3 tests failed",
+        "[new_task completed] Result: done",
+        "[TASK RESUMPTION] This task was interrupted an hour ago.",
+        # Gemini CLI, Antigravity and Windsurf
+        "System: Please continue.",
+        "Here is the user's editor context as a JSON object.\n```json\n{}\n```",
+        "Here is a summary of changes in the user's editor context, in JSON format.\n{}",
+        "<state_snapshot>\n<overall_goal>ship</overall_goal>\n</state_snapshot>",
+        "The following is an <EPHEMERAL_MESSAGE> not actually sent by the user.",
+        # Codex and Copilot
+        "Another language model started to solve this problem and produced a summary.",
+        "<skill>\n<name>pdf</name>\nMerge files.\n</skill>",
+        "Warning: apply_patch was requested via exec_command.",
+        "<system_notification>\nAgent explore-1 has completed.\n</system_notification>",
+        # opencode and its plug-ins
+        "Summarize the task tool output above and continue with your task.",
+        "Continue if you have next steps, or stop and ask for clarification.",
+        "The following tool was executed by the user",
+        "[SYSTEM DIRECTIVE: TODO CONTINUATION]\n\n2 of 5 tasks remain.",
+        "[BACKGROUND TASK COMPLETED]\nexplore finished in 12 s.",
+        # aider
+        "I have *added these files to the chat* so you can go ahead and edit them.",
+        "Here are summaries of some files present in my git repository.",
+        "I ran this command:\n\npytest\n\nAnd got this output:\n\n3 failed",
+        "# Fix any linting errors below, if possible.",
+        # OpenHands, hooks and schedules
+        "Please continue on whatever approach you think is suitable.",
+        "PreToolUse:Bash hook additional context: the branch is main",
+        "[Scheduled task: nightly] Run the report.",
     ],
 )
 def test_prompts_of_agents_have_no_words_of_a_person(text: str) -> None:
@@ -359,6 +390,30 @@ WORDS = "tidy the <b>first</b> page and number the rest"
         WORDS.replace(" and", "<system-reminder>\nx\n</system-reminder> and"),
         f"# Context from my IDE setup:\n\n## Open tabs:\n\n## My request for Codex:\n{WORDS}",
         f"{WORDS}\n--- Content from referenced files ---\nx\n--- End of content ---",
+        # Cline and Roo Code
+        f"[TASK RESUMPTION] Interrupted.\n<user_message>\n{WORDS}\n</user_message>",
+        f"The user denied this operation:\n<feedback>\n{WORDS}\n</feedback>",
+        f"[ask_followup_question for 'a?'] Result:\n<answer>\n{WORDS}\n</answer>",
+        f"<explicit_instructions type='a'>x</explicit_instructions>\n<task>{WORDS}</task>",
+        f"<user_message>\n{WORDS}\n</user_message>\n\n====\n\nREMINDERS\n\n| # | Content |",
+        # Copilot
+        f"<current_datetime>9</current_datetime>\n{WORDS}\n<reminder>\n<a_b>x</a_b>\n</reminder>",
+        f'<attachment id="a.md">x</attachment>\n<ideState>y</ideState>\n<prompt>{WORDS}</prompt>',
+        f"<toolReferences>a</toolReferences>\n<problem_statement>{WORDS}</problem_statement>",
+        # opencode and its plug-ins
+        f'{WORDS}\nCalled the Read tool with the following input: {{"a": 1}}\n<file>\nx\n</file>',
+        f"<analyze-mode>\nGather context first.\n</analyze-mode>\n\n---\n\n{WORDS}",
+        # Windsurf, Amp, Goose and Kiro
+        f"<MEMORY[rules.md]>\nx\n</MEMORY[rules.md]>\n{WORDS}",
+        f"<attachedFiles>\n```a.md\nx\n```\n</attachedFiles>\n{WORDS}\n<user-state>x</user-state>",
+        f"{WORDS}\n<info-msg>\nIt is currently 10:00\n</info-msg>",
+        f"{WORDS}\n<EnvironmentContext>\n<OPEN-FILES>a</OPEN-FILES>\n</EnvironmentContext>",
+        f"## Included Rules (a.md) [Workspace]\n\n<user-rule id=a.md>x</user-rule>\n\n{WORDS}",
+        f"--- CONTEXT ENTRY BEGIN ---\nx\n--- CONTEXT ENTRY END ---\n\n"
+        f"--- USER MESSAGE BEGIN ---\n{WORDS}\n--- USER MESSAGE END ---",
+        # Kimi, Crush and Zed
+        f"<system>The user ran ls.</system>{WORDS}\n<file path='a.md'>\nx\n</file>",
+        f"<context>\n<files>\n```a.md\nx\n```\n</files>\n</context>\n{WORDS}",
         WORDS,
     ],
 )
@@ -376,6 +431,13 @@ def test_additions_of_editors_are_left_out(text: str) -> None:
         "<context>a letter</context><rules>in Latin</rules>",
         "why does this fail? <my-button>a</my-button>",
         "[WIP] rename this branch",
+        "[task] the system update page is blank",
+        "[ERROR] Failed to execute goal, why?",
+        "System: Windows 11. The build fails.",
+        "Here are some files, summarise them",
+        "I ran this command and it failed: make",
+        "hook success is not logged",
+        "parse <user_message>hi</user_message> in Go",
         "agent report",
         " \n",
         "",

@@ -1,7 +1,8 @@
 """Tells the words of a person from what agents and editors put into a prompt.
 
-The forms were read on 2026-11-27 in public transcripts, hooks and parsers of Claude Code 2.0 to
-2.1, Codex, Cursor, Copilot, Cline, Roo Code, Gemini CLI and Antigravity. No agent documents them.
+The forms were read on 2026-11-27 in public transcripts, hooks, parsers and source code of Claude
+Code 2.0 to 2.1, Codex, Cursor, Copilot, Cline, Roo Code, Gemini CLI, Antigravity, Windsurf, Zed,
+Amp, Goose, Kiro, opencode, OpenHands, Junie and aider. Hardly any agent documents them.
 """
 
 from __future__ import annotations
@@ -16,20 +17,34 @@ _MESSAGE = re.compile(
     r"|(?:[\w-]+[-_])?(?:agent|session|subagent|task|teammate)[-_]"
     r"(?:handback|message|notification|report|result|status|task)"
 )
-# Tags around the words of the person.
-_WORDS = re.compile(r"answer|feedback|task|user_?(?:input|message|query|request)")
+# Tags around the words of the person, and those that nobody else writes.
+_SAID = re.compile(
+    r"issue_(?:description|title)|problem_statement|user[-_]?(?:input|message|prompt|query|request)"
+)
+_WORDS = re.compile(rf"answer|feedback|prompt|task|{_SAID.pattern}")
 # Tags around what an agent or editor adds; they count as such even if they are not closed.
 _ADDED = re.compile(
     r"environment_\w+|ide_\w+|system[-_]\w+|user_instructions|user-prompt-submit-hook"
 )
 # The same in one word, which a person may write, too.
 _MAYBE_ADDED = re.compile(
-    r"attachments|context|editorcontext|env|permissions|reminderinstructions|rules|timestamp"
+    r"attachments?|context|env|files?|images?|permissions|reminder|rules|system|timestamp"
 )
-_TAG = r"<([A-Za-z][\w-]{0,63})(?:\s[^<>]*)?>"
+# Parts of the names of such tags: `<user-state>`, `<attachedFiles>`.
+_KINDS = re.compile(
+    r"attached|attachments?|context|diagnostics|editor|environment|files|info|instructions|metadata"
+    r"|msg|references|reminders?|rules?|selected|selections?|settings|state",
+    re.IGNORECASE,
+)
+_COMPOUND = re.compile(r"[a-z]+[-A-Z].*")
+_PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_NAME = r"[A-Za-z][\w-]{0,63}(?:\[[\w.-]{1,64}\])?"
+_TAG = rf"<({_NAME})(?:\s[^<>]*)?>"
 _ANY_OPENING = re.compile(_TAG, re.ASCII)
-_OPENING = re.compile(rf"[\s\ufeff]*{_TAG}", re.ASCII)
-_CLOSING = re.compile(r"</([A-Za-z][\w-]{0,63})>\s*\Z", re.ASCII)
+# Kiro puts a heading before its rules, and plug-ins a line of dashes after theirs.
+_OPENING = re.compile(rf"(?:[\s\ufeff]|^## Included Rules\b.*$)*{_TAG}", re.ASCII | re.MULTILINE)
+_DASHES = re.compile(r"\A-{3,}\s+")
+_CLOSING = re.compile(rf"</({_NAME})>\s*\Z", re.ASCII)
 _CLOSING_CHARS = 200
 _BLANK = "\ufeff \t\r\n\v\f"
 
@@ -37,27 +52,53 @@ _BLANK = "\ufeff \t\r\n\v\f"
 _BEGINNING = re.compile(
     r"""[\s\ufeff]*(?:
       \#\ AGENTS\.md\ instructions
-    | Another\ Claude\ session\ sent\ a\ message
+    | \#\ Fix\ any\ (?:linting\ )?errors\ below
+    | <skill>\s*<name>
+    | Another\ (?:Claude\ session\ sent\ a\ message|language\ model\ started\ to\ solve)
     | Base\ directory\ for\ this\ skill:
     | Caveat:\ The\ messages\ below
+    | Continue\ if\ you\ have\ next\ steps,\ or\ stop\ and\ ask
+    | Here\ (?:are|is)\ (?:a\ summary\ of\ changes\ in\ the|some\ \*?READ[- ]ONLY\b
+      |summaries\ of\ some\ files|the\ user's\ editor\ context)
+    | I\ have\ \*added\ these\ files\ to\ the\ chat\*
+    | I\ ran\ this\ command:\s*\n
+    | Please\ continue\ on\ whatever\ approach
+    | Summarize\ the\ task\ tool\ output\ above
+    | System:\ (?:\[|Please\ continue)
+    | The\ following\ (?:is\ an\ <EPHEMERAL_MESSAGE>|tool\ was\ executed\ by\ the\ user)
     | This\ is\ the\ Gemini\ CLI\.\ We\ are\ setting\ up
     | This\ session\ is\ being\ continued\ from\ a\ previous\ conversation
+    | Warning:\ (?:apply_patch\ was\ requested|The\ maximum\ number\ of\ unified\ exec)
     | Your\ claude\.ai\ usage\ limit\ has\ reset
-    | (?:\w+\ ?)?hook\ feedback:
+    | (?:\w+(?::\w+)?\ )?hook\ (?:additional\ context|blocking\ error|feedback|success)
+      (?:\ from\ command)?:
     | \[Request\ interrupted
-    | \[SYSTEM\ NOTIFICATION\b
-    | \[TASK\ RESUMPTION\]
+    | \[(?:cron|scheduled\ task)\b
     | \[(?:agent|sub-?agent|teammate)(?:\ [\w-]+){0,2}\]
+    | \[(?=[^]\n]*\b(?:automated|background|hook|session|system|(?:sub)?task)\b)[^]\n]*
+      \b(?:complete[ds]?|continuation|directive|event|heartbeat|message|notification|reminder
+      |resumption)\b[^]\n]*\]
     )""",
     re.IGNORECASE | re.VERBOSE,
 )
-# Codex puts sections before the request, Gemini CLI the named files after it.
-_SECTIONS = re.compile(
-    r"[\s\ufeff]*# (?:Browser comments|Context from my IDE setup|Files (?:mentioned|pasted) by the "
-    r"user|In app browser)\b"
+# Beginnings of messages in which the words of the person stand in tags, or not at all.
+_REPORT = re.compile(
+    r"[\s\ufeff]*(?:\[ERROR\] You did not use a tool|\[\w+(?: [^]\n]*)?\] Result:"
+    r"|The user (?:denied|rejected) this operation)"
 )
-_REQUEST = re.compile(r"^## My request(?: for Codex)?:", re.MULTILINE)
-_FILES = re.compile(r"^--- Content from referenced files ---$", re.MULTILINE)
+# Codex and Kiro put sections before the request, Gemini CLI and opencode the named files after it.
+_SECTIONS = re.compile(
+    r"[\s\ufeff]*(?:# (?:Browser comments|Context from my IDE setup|Files (?:mentioned|pasted) by "
+    r"the user|In app browser)\b|--- CONTEXT ENTRY BEGIN ---)"
+)
+_REQUEST = re.compile(
+    r"^(?:## My request(?: for Codex)?:|--- USER MESSAGE BEGIN ---$)", re.MULTILINE
+)
+_FILES = re.compile(
+    r"^(?:--- Content from referenced files ---$|--- USER MESSAGE END ---$"
+    r"|Called the \w+ tool with the following input: )",
+    re.MULTILINE,
+)
 _FILES_END = "--- End of content ---"
 
 # `/deploy staging`, but neither `/usr/bin/env: no such file` nor `/app.json is broken`. Codex calls
@@ -91,35 +132,62 @@ def words_of(text: str) -> str:
     returned unchanged.
     """
     request = _without_added(_request_in(text))
+    if _REPORT.match(request):
+        return _said_in(request, _WORDS)
+    request = _said_in(request, _SAID) or request
     is_certain = request != text
     start, end = 0, len(request)
     before: list[str] = []
     after: list[str] = []
-    while opening := _OPENING.match(request, start, end):
-        name = opening[1].lower()
-        close = request.find(f"</{opening[1]}>", opening.end(), end)
-        if _MESSAGE.fullmatch(name) or (close < 0 and _ADDED.fullmatch(name)):
+    while not _BEGINNING.match(request, start, end) and (
+        opening := _OPENING.match(request, start, end)
+    ):
+        name = opening[1]
+        close = request.find(f"</{name}>", opening.end(), end)
+        if _MESSAGE.fullmatch(name.lower()) or (close < 0 and _ADDED.fullmatch(name.lower())):
             return ""
-        if close >= 0 and _WORDS.fullmatch(name):
+        if close >= 0 and _WORDS.fullmatch(name.lower()):
             before.append(request[opening.end() : close])
-        elif close < 0 or not (_is_added(name) or "-" in name):
+        elif close < 0 or not (_is_added(name) or _COMPOUND.fullmatch(name)):
             break
-        is_certain = is_certain or "_" in name
+        is_certain = is_certain or _is_certain(name)
         start = close + len(name) + 3
     if _BEGINNING.match(request, start, end):
         return ""
     while block := _last_block(request, start, end):
-        if _WORDS.fullmatch(block.name):
+        if _WORDS.fullmatch(block.name.lower()):
             after.insert(0, request[block.content_start : block.content_end])
         elif not _is_added(block.name):
             break
-        is_certain = is_certain or "_" in block.name
+        is_certain = is_certain or _is_certain(block.name)
         end = block.start
     if end - start == len(text):
         return text
     words = "\n".join(filter(str.strip, (*before, request[start:end], *after))).strip(_BLANK)
     # A person may have put the whole prompt into tags.
-    return words if words or is_certain else text
+    return _DASHES.sub("", words) if words or is_certain else text
+
+
+def _said_in(text: str, tags: re.Pattern[str]) -> str:
+    """Return the contents of the blocks with such tags at the beginning of a line."""
+    parts: list[str] = []
+    end = 0
+    unclosed: set[str] = set()
+    for opening in _ANY_OPENING.finditer(text):
+        start, name = opening.start(), opening[1]
+        before = text[max(0, start - _CLOSING_CHARS) : start].rstrip(" \t\ufeff")[-1:]
+        if start < end or before not in ("", "\n", ">") or name in unclosed:
+            continue
+        if _MESSAGE.fullmatch(name.lower()):
+            return ""
+        if tags.fullmatch(name.lower()):
+            close = text.find(f"</{name}>", opening.end())
+            if close < 0:
+                unclosed.add(name)
+                continue
+            parts.append(text[opening.end() : close])
+            end = close
+    return "\n".join(filter(str.strip, parts)).strip(_BLANK)
 
 
 def _without_added(text: str) -> str:
@@ -144,13 +212,21 @@ def _request_in(text: str) -> str:
         requests = [found.end() for found in _REQUEST.finditer(text)]
         start = requests[-1] if requests else end
     files = _FILES.search(text, start)
-    if files and text.rstrip().endswith(_FILES_END):
+    if files and ("Content" not in files[0] or text.rstrip().endswith(_FILES_END)):
         end = files.start()
     return text[start:end]
 
 
 def _is_added(name: str) -> bool:
-    return "_" in name or _MAYBE_ADDED.fullmatch(name) is not None
+    return _is_certain(name) or _MAYBE_ADDED.fullmatch(name.lower()) is not None
+
+
+def _is_certain(name: str) -> bool:
+    """Return whether only agents and editors write such a tag."""
+    if "_" in name or "[" in name:
+        return True
+    parts = _PART.findall(name)
+    return len(parts) > 1 and any(map(_KINDS.fullmatch, parts))
 
 
 def _last_block(text: str, start: int, end: int) -> _Block | None:
@@ -164,7 +240,7 @@ def _last_block(text: str, start: int, end: int) -> _Block | None:
     opening = _OPENING.match(text, opened, content_end) if opened >= 0 else None
     if opening is None or opening[1] != closing[1]:
         return None
-    return _Block(closing[1].lower(), opened, opening.end(), content_end, end)
+    return _Block(closing[1], opened, opening.end(), content_end, end)
 
 
 def is_hook_input(text: str) -> bool:
