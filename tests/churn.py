@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 import threading
-import time
 from dataclasses import dataclass, field
 
 from crossgate import Document, Index
@@ -28,14 +27,12 @@ class Report:
         scored: How many of them were also compared with a new index of that version.
         changes: Versions that were written.
         wrong: Results that do not match any version.
-        longest_ms: The longest time of a search, in milliseconds.
     """
 
     reads: int = 0
     scored: int = 0
     changes: int = 0
     wrong: list[str] = field(default_factory=list)
-    longest_ms: float = 0.0
 
 
 def churn(*, changes: int, readers: int = 4, writers: int = 2, seed: int = 7) -> Report:
@@ -71,14 +68,11 @@ def churn(*, changes: int, readers: int = 4, writers: int = 2, seed: int = 7) ->
         while not last:  # at least once
             last = done.is_set()
             query = f"fox {draw.choice(WORDS)}"
-            start = time.perf_counter()
             found = index.search(query, per_channel=100)
-            took = (time.perf_counter() - start) * 1000
             wrong, scored = _wrong(query, found, versions, compare=draw.random() < 0.05)
             with report_lock:
                 report.reads += 1
                 report.scored += scored
-                report.longest_ms = max(report.longest_ms, took)
                 report.wrong += [wrong] if wrong else []
 
     report_lock = threading.Lock()
