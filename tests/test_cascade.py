@@ -132,82 +132,6 @@ def test_gate_decides_as_in_the_table(case: Case) -> None:
     assert bool(result.selected) == (case["verdict"] != "nothing_relevant" and not improbable)
 
 
-@cases("gate")
-def test_reblend_computes_the_blend_of_the_table(case: Case) -> None:
-    expected = {candidate.id: candidate.blend for candidate in candidates_of(case)}
-    blank = [candidate.replace(blend=0.0) for candidate in candidates_of(case)]
-    found = {
-        candidate.id: candidate.blend for candidate in _core.reblend(blank, profile_of(case).blend)
-    }
-    # Rounding depends on the order of the multiplications and the division.
-    assert found == pytest.approx(expected, abs=1e-15)
-
-
-@cases("stage2")
-def test_stage_2_decides_as_in_the_table(case: Case) -> None:
-    candidates, scores = candidates_of(case), case["rerank_scores"]
-
-    def fitted() -> Profile:
-        return profile_of(case).replace(combine=case["combine"])
-
-    if case["combine"].get("k") == 0.0:
-        # A profile refuses this value, so it cannot reach the core's own check.
-        refused("profile_malformed", fitted)
-        return
-    profile = fitted()
-    if "code" in case:
-        with pytest.raises(InputError) as caught:
-            _core.combine(candidates, scores, profile)
-        assert caught.value.code == case["code"]
-        return
-    combined, ranks, _ = _core.combine(candidates, scores, profile)
-    order = [candidates[ranks.index(rank)].id for rank in range(1, len(ranks) + 1)]
-    assert order == case["order"]
-    by_id = {candidate.id: score for candidate, score in zip(candidates, combined, strict=True)}
-    if "scores" in case:
-        assert [by_id[id] for id in order] == pytest.approx(case["scores"], abs=1e-12)
-    if not candidates:
-        return
-    policy = Policy(**case.get("guardrails", {}))
-    table = {candidate.id: score for candidate, score in zip(candidates, scores, strict=True)}
-    for ordered in (candidates, candidates[::-1]):
-        result = decide(ordered, profile, table, limit=case.get("limit"), policy=policy)
-        assert [hit.id for hit in result.hits] == case["order"]
-        assert [hit.dropped for hit in result.hits] == case["dropped"]
-        assert [hit.score for hit in result.hits] == [by_id[id] for id in order]
-        assert [hit.stage2_rank for hit in result.hits] == list(range(1, len(order) + 1))
-        passed = [id for id, why in zip(order, case["dropped"], strict=True) if why is None]
-        assert result.ids == passed
-        assert result.stage == 2
-        assert result.reason == ("reranked" if passed else "rejected")
-
-
-@cases("tighten")
-def test_cliff_is_cut_as_in_the_table(case: Case) -> None:
-    if "code" in case or not case["scores"]:
-        return  # without candidates no cliff is searched for
-    cosines = case["scores"]
-    # In the order of the case, which is by blend and not by cosine.
-    candidates = [
-        _core.Scored(id=f"d{at:02}", cosine=cosine, bm25=0.0, overlap=0, blend=-at / 100)
-        for at, cosine in enumerate(cosines)
-    ]
-    kinds = zip(candidates, case.get("sources", []), strict=False)
-    request = _core.Request(
-        grade=case.get("grade"),
-        reranker_down=not case.get("reranker_available", True),
-        sources={candidate.id: kind for candidate, kind in kinds if kind is not None},
-    )
-    size, floor = case.get("pool", len(cosines)), case["static_floor"]
-    policy = Policy(cliff_core=case["core"], floors=Floors(default=floor))
-    gated = _core.gate(candidates, Profile(pool=size), policy, request)
-    assert gated.cliff is not None
-    for key in ("cut", "effective_floor", "cliff_position", "skip_reason"):
-        assert getattr(gated.cliff, key) == case[key], key
-    clear = [at for at, cosine in enumerate(cosines) if floor is None or cosine >= floor]
-    assert gated.pool == [at for at in clear[:size] if at not in case["cut"]]
-
-
 @cases("refused_blends")
 def test_invalid_blend_is_refused(case: Case) -> None:
     refused("out_of_range", Blend, **case["blend"])
@@ -643,16 +567,6 @@ def test_traces_of_decisions_match_the_schema(kind: str) -> None:
     trace = json_round_trip(result.trace)
     TRACE.validate(trace)
     assert (trace["gate"]["cliff"] is not None) == ("cliff" in kind)
-
-
-def test_trace_of_a_route_matches_the_schema(index: Index) -> None:
-    router = Router(index, reranker=LengthReranker(), policy=Policy(cliff_core=2))
-    TRACE.validate(
-        json_round_trip(router.route("repair a csv", budget_ms=9_000, section="x").trace)
-    )
-    TRACE.validate(
-        json_round_trip(rerank("red", ["red fox", "hen"], reranker=LengthReranker()).trace)
-    )
 
 
 def test_trace_of_a_session_matches_the_schema() -> None:

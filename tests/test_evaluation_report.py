@@ -50,7 +50,6 @@ from crossgate._evaluation.economics import (
     CURVE,
     Latency,
     measure_shortlists,
-    trade_off,
 )
 from crossgate._evaluation.metrics import count_moves, measure_answer, where_lost
 from crossgate._evaluation.page import SCRIPT
@@ -262,13 +261,6 @@ def test_curve_contains_the_shipped_point_and_both_ends() -> None:
         assert naive.quality["gated"]["recall@1"].value == pytest.approx(point.recall)
 
 
-def test_profile_without_leads_has_a_curve() -> None:
-    values: list[tuple[float | None, float | None]] = [(1.0, None)] * len(QUERIES)
-    points = trade_off(QUERIES, Profile(), Policy(), values, values)
-    assert [(point.skip_rate, point.shipped) for point in points][:2] == [(0.0, False), (0.0, True)]
-    assert points[-1].skip_rate == 1.0
-
-
 def confident(**answer: Any) -> Profile:
     """Return the profile with models whose `any_fits` is a function of the best cosine alone."""
     weights = {"intercept": -2.0, "cosine": 4.0}
@@ -406,12 +398,6 @@ def test_charts_equal_the_stored_files() -> None:
     for name, chart in charts.items():
         ElementTree.fromstring(chart)  # it is well formed
         golden(f"{name}.svg", chart.replace("><", ">\n<") + "\n")
-
-
-@pytest.mark.parametrize("lost", [{}, {"retrieval": 3}, {"gate": 3}, {"retrieval": 1, "gate": 2}])
-def test_flow_chart_may_have_a_single_end(lost: dict[str, int]) -> None:
-    labels = [element.text or "" for element in svg(flow_chart(3, lost)) if element.tag == "text"]
-    assert len(labels) == 1 + len(lost) + (not lost)
 
 
 def test_stored_run_is_decided_by_another_profile_without_a_model() -> None:
@@ -565,25 +551,6 @@ def test_every_format_of_the_report_works_for_every_set_of_modes(modes: Sequence
     assert html_report([report]).endswith("</html>\n")
 
 
-def test_page_contains_no_control_characters() -> None:
-    run = run_of()
-    nasty = "data\x1b[31m\u202eset\x9b\r\0\u2066"
-    page = html_report([summarize(replace(run, header=replace(run.header, dataset=nasty)))])
-    assert "data [31m set" in page
-    assert [
-        character for character in page if character != "\n" and not character.isprintable()
-    ] == []
-
-
-def test_long_names_are_cut_to_the_width() -> None:
-    queries = [
-        replace(query, id=f"{query.id} {n}", kind="k" * 60) for query in QUERIES for n in range(10)
-    ]
-    header: dict[str, Any] = {"dataset": "d" * 70, "notes": ("word " * 60,), "skipped": 12_345}
-    report = summarize(run_of(queries, **header))
-    assert max(map(len, text_report(report, signals=True).split("\n"))) <= 100
-
-
 class Page(HTMLParser):
     """Collects the files that a page would load, and checks that elements are closed in order."""
 
@@ -655,19 +622,6 @@ def test_page_is_complete_loads_nothing_and_escapes_text() -> None:
     assert markup.count("<tr data-outcome=") == len(QUERIES) + 1
 
 
-@pytest.mark.parametrize(
-    ("shares", "shown"),
-    [
-        ([0.835, 0.850], (0.7425, 0.9425)),
-        ([1.0, 0.99], (0.8, 1.0)),
-        ([0.0], (0.0, 0.2)),
-        ([0.1, 0.9], (0.1, 0.9)),
-    ],
-)
-def test_axis_spans_at_least_0_2(shares: list[float], shown: tuple[float, float]) -> None:
-    assert shares_shown(shares) == pytest.approx(shown)
-
-
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=5))
 def test_axis_contains_every_share_within_0_and_1(shares: list[float]) -> None:
     low, high = shares_shown(shares)
@@ -716,16 +670,6 @@ def test_differences_are_paired_by_query_id() -> None:
     assert all(change.difference.low == change.difference.high == 0 for change in found.changes)
 
 
-def test_one_query_is_not_beyond_noise() -> None:
-    before = dict(many(PROFILE))
-    after = json.loads(json.dumps(before))
-    values = after["by-hand test"]["per_query"]["gated"]["recall@1"]
-    values[values.index(1.0)] = 0.0
-    found = {(change.mode, change.metric): change for change in compare(before, after).changes}
-    assert found["gated", "recall@1"].difference.value < 0
-    assert not found["gated", "recall@1"].fell
-
-
 def test_moved_queries_are_listed() -> None:
     before = dict(reports_of(summarize(run_of())))
     turned = run_of(QUERIES[::-1], profile=CLOSED)
@@ -761,17 +705,6 @@ def test_comparison_page_is_complete_and_escapes_names() -> None:
     assert "metrics are the same in both" in page.text
     assert markup.count("worse") >= 2 * fallen
     assert "24 queries lost a right first pick" in page.text
-
-
-def test_metric_that_cannot_be_paired_is_left_out() -> None:
-    before, after = (
-        reports_of(summarize(run_of(profile=profile))) for profile in (CLOSED, PROFILE)
-    )
-    (report,) = after.values()
-    assert any(report["per_query"]["gated"]["abstention_precision"])
-    metrics = {change.metric for change in compare(before, after).changes}
-    assert "abstention_recall" in metrics
-    assert "abstention_precision" not in metrics
 
 
 def test_profile_fitted_on_these_queries_is_noted() -> None:
@@ -961,3 +894,13 @@ def test_remote_option_is_refused_for_a_stored_run(tmp_path: Path) -> None:
     )
     assert "leave out --remote" in message
     assert "--modes" in refused("out_of_range", evaluate.run, options(path, remote="cohere"))
+
+
+def test_page_contains_no_control_characters() -> None:
+    run = run_of()
+    nasty = "data\x1b[31m\u202eset\x9b\r\0\u2066"
+    page = html_report([summarize(replace(run, header=replace(run.header, dataset=nasty)))])
+    assert "data [31m set" in page
+    assert [
+        character for character in page if character != "\n" and not character.isprintable()
+    ] == []

@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import inspect
 import re
-import tomllib
-from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 import crossgate
-from crossgate import _core
 from crossgate._support import errors as errors_module
-
-
-def test_list_of_names_is_sorted() -> None:
-    assert list(crossgate.__all__) == sorted(set(crossgate.__all__))
-    assert dir(crossgate) == sorted(crossgate.__all__)
 
 
 @pytest.mark.parametrize("name", crossgate.__all__)
@@ -46,14 +38,6 @@ def test_rerankers_can_be_imported_and_are_documented() -> None:
         tiers.nonsense  # type: ignore[attr-defined]  # noqa: B018
 
 
-def test_version_is_the_same_in_all_places() -> None:
-    assert crossgate.__version__ == _core.__version__ == metadata.version("crossgate")
-    cargo = Path(__file__).parents[1] / "Cargo.toml"
-    with cargo.open("rb") as stream:
-        workspace = tomllib.load(stream)["workspace"]
-    assert crossgate.__version__ == workspace["package"]["version"]
-
-
 def test_every_error_has_the_base_class_and_keeps_its_code() -> None:
     errors = [getattr(crossgate, name) for name in crossgate.__all__ if name.endswith("Error")]
     defined = vars(errors_module).values()
@@ -63,12 +47,6 @@ def test_every_error_has_the_base_class_and_keeps_its_code() -> None:
         assert isinstance(error, crossgate.CrossgateError)
         assert (error.code, str(error)) == ("some_code", "what to do")
     assert issubclass(crossgate.InputError, ValueError)
-
-
-def test_the_package_is_typed() -> None:
-    folder = Path(crossgate.__file__).parent
-    assert (folder / "py.typed").is_file()
-    assert (folder / "_core.pyi").is_file()
 
 
 def test_every_code_is_documented() -> None:

@@ -348,23 +348,6 @@ def test_availability_is_checked_before_a_cut(answer: object, reason: str | None
     assert is_replayable(result.trace)
 
 
-def test_availability_is_not_checked_without_a_cliff() -> None:
-    reranker = UnreliableReranker()  # has no answer
-    for cosines, policy in (((0.9, 0.85, 0.8), CORE), (FALLS, Policy())):
-        assert not decide(cosines, policy, reranker=reranker).trace["request"]["reranker_down"]
-    assert reranker.asked == 0
-
-
-def test_availability_is_checked_for_each_query() -> None:
-    reranker = UnreliableReranker(True, False, True)
-    found = [
-        decide(cosines, CORE, reranker=reranker).trace["gate"]["cliff"]["cliff_position"]
-        for cosines in (FALLS, FALLS, (0.9, 0.8, 0.4, 0.35, 0.3))
-    ]
-    assert found == [3, None, 2]
-    assert reranker.asked == 3
-
-
 def test_failing_stage_2_restores_the_whole_pool() -> None:
     result = decide(FALLS, CORE, reranker=FailingReranker())
     assert result.trace["gate"]["cliff"]["cut"] == [3, 4]
@@ -388,16 +371,6 @@ def test_source_types_are_read_from_the_metadata() -> None:
     # No cliff is searched for, so the source types are not read.
     off = rerank("q", rows, policy=Policy(source_type="kind"), **options).trace
     assert off["request"]["sources"] == {}
-
-
-def test_unusable_source_type_is_ignored() -> None:
-    rows = [
-        {"id": id, "text": id, "cosine": cosine, "kind": "\ud800"}
-        for id, cosine in zip("abcde", FALLS, strict=True)
-    ]
-    policy = Policy(cliff_core=2, source_type="kind")
-    trace = rerank("q", rows, reranker=RecordingReranker(), profile=BY_COSINE, policy=policy).trace
-    assert trace["request"]["sources"] == {}
 
 
 COSINES = st.one_of(st.none(), st.integers(-20, 20).map(lambda number: number / 20))
@@ -504,12 +477,6 @@ def test_changed_trace_does_not_replay(key: str, value: object) -> None:
     assert cascade.replay(trace)["gate"] == trace["gate"]
     trace["gate"]["cliff"][key] = value
     assert cascade.replay(trace)["gate"] != trace["gate"]
-
-
-def test_trace_without_its_cut_does_not_replay() -> None:
-    trace = json.loads(json.dumps(decide(FALLS, CORE).trace))
-    trace["gate"]["cliff"] = None
-    assert cascade.replay(trace)["gate"]["cliff"] is not None
 
 
 def test_grades_are_a_to_d_and_f() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import resource
 import shutil
 import signal
@@ -49,8 +48,6 @@ from crossgate.calibration import run_from_log
 from hook_home import CROSSGATE, GIT, PDF, SKILLS, Home, furnished
 
 on_linux = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
-
-PROMPTS = Path(__file__).parents[1] / "eval" / "skills" / "queries.jsonl"
 
 
 @pytest.fixture(scope="module")
@@ -996,16 +993,6 @@ def test_an_empty_session_id_stores_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.skipif(os.name != "posix", reason="this system has no named pipes")
-def test_a_pipe_in_place_of_a_log_does_not_block(home: Home) -> None:
-    home.hook(home.call(session_id="s"))
-    (session,) = (home.hooks / "sessions").iterdir()
-    for path in (session, home.hooks / "log.jsonl"):
-        path.unlink()
-        os.mkfifo(path)
-    assert "pdf-toolkit" in home.hook(home.call(session_id="s")).context
-
-
 def test_an_invalid_working_folder_is_ignored(home: Home) -> None:
     done = home.hook(home.call(cwd="/a\0b"))
     assert "pdf-toolkit" in done.context
@@ -1240,81 +1227,6 @@ def test_other_agents_get_their_format(home: Home, agent: str) -> None:
     run = home.hook(data, agent=agent)
     assert "- pdf-toolkit" in run.context
     assert json.loads(run.out)["hookSpecificOutput"]["hookEventName"] == event
-
-
-def stopped_half_way(home: Home) -> None:
-    child = started(home)
-    assert child.stdin is not None
-    child.stdin.write(home.call())
-    child.stdin.flush()
-    threading.Timer(random.uniform(0, 0.4), child.send_signal, [signal.SIGTERM]).start()
-    out, _ = child.communicate(timeout=60)
-    assert is_valid(child.returncode, out)
-
-
-def streams_closed(home: Home) -> None:
-    for stream in ("0<&-", "1>&-", "2>&-", "> /dev/full"):
-        command = ["bash", "-c", f"'{CROSSGATE}' hook claude {stream}"]
-        run = home.hook(home.call(session_id="s"), command=command)
-        assert is_valid(run.code, run.out)
-
-
-def disk_full(home: Home) -> None:
-    run = home.hook(home.call(session_id="s"), preexec_fn=full_disk)
-    assert is_valid(run.code, run.out), run.err
-
-
-def set_up_wrongly(home: Home) -> None:
-    run = home.hook(home.call(), "--limit", "0")
-    assert (run.code, run.out) == (0, b"")
-
-
-def bad_call(home: Home) -> None:
-    for data in BAD_CALLS.values():
-        run = home.hook(data)
-        assert (run.code, run.out) == (0, b"")
-
-
-PASSING = [stopped_half_way, streams_closed, disk_full, set_up_wrongly, bad_call]
-"""Faults of a single run; those of `FAULTS` persist until they are repaired."""
-
-
-@on_linux
-@pytest.mark.timeout(3_000)  # a thousand prompts, and as many faults, are many processes
-def test_many_prompts_with_faults_between_them(home: Home, tmp_path: Path) -> None:
-    """HYPOTHESIS_PROFILE=random sends a thousand, as many as a person writes in a month."""
-    count = 1_000 if os.environ.get("HYPOTHESIS_PROFILE") == "random" else 12
-    rows = PROMPTS.read_text(encoding="utf-8").splitlines()
-    random.seed(1)
-    whole = shutil.copytree(home.hooks, tmp_path / "whole")
-
-    def mend() -> None:
-        settle(home)
-        if home.hooks.is_dir():
-            shutil.rmtree(home.hooks)
-        else:
-            home.hooks.unlink()
-        shutil.copytree(whole, home.hooks)
-
-    told = 0
-    for number in range(count):
-        turn, kind = divmod(number, 4)
-        broken = FAULTS[turn % len(FAULTS)] if kind == 3 else None
-        if broken is not None:
-            mend()
-            broken(home)
-        elif kind == 1:
-            PASSING[turn % len(PASSING)](home)
-        prompt = PDF if kind == 2 else json.loads(rows[number * 53 % len(rows)])["text"]
-        run = home.hook(home.call(prompt, session_id=f"session {number // 10}"))
-        assert is_valid(run.code, run.out), (prompt, run.err)
-        told += bool(run.out)
-        if broken is not None:
-            mend()
-        else:
-            # A busy machine may need longer than the time limit of the hook.
-            assert run.err == "" or ("gave_up" in run.err and not run.out), run.err
-    assert told >= count // 8  # half of the prompts that fit a skill
 
 
 @given(st.binary(max_size=200) | st.text(max_size=80).map(lambda text: text.encode()))

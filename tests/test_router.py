@@ -49,7 +49,7 @@ from crossgate import (
     arerank,
     rerank,
 )
-from crossgate._core import Blend, Combine
+from crossgate._core import Combine
 from crossgate._decision import cascade
 from crossgate._values.profile_files import profile_values, write_profile
 
@@ -264,26 +264,6 @@ def test_document_deleted_during_a_query_is_still_returned(index: Index) -> None
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
-def test_forked_child_routes_after_the_models_were_loaded() -> None:
-    python(f"""
-        import os
-        from crossgate import Document, Index, Profile, Router
-        texts = {LIBRARY!r}
-        index = Index.build([Document(id=id, text=text) for id, text in texts.items()])
-        router = Router(index, profile=Profile())
-        expected = router.route({QUERY!r})
-        assert expected.stage == 2 and not expected.degraded, expected
-        child = os.fork()
-        if not child:
-            result = router.route({QUERY!r})
-            os._exit(17 if result.hits == expected.hits and not result.degraded else 1)
-        _, status = os.waitpid(child, 0)
-        assert os.waitstatus_to_exitcode(status) == 17, status
-        assert router.route({QUERY!r}).hits == expected.hits
-    """)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 @pytest.mark.parametrize(
     "model", ["_core.Embedder", "document_index._embedder", "cross_encoder.OnnxModel"]
 )
@@ -367,18 +347,6 @@ def test_aroute_decides_like_route(index: Index) -> None:
 
     for query, result in zip(queries, asyncio.run(together()), strict=True):
         assert without_times(result) == without_times(router.route(query, limit=3))
-
-
-def test_arerank_decides_like_rerank() -> None:
-    options: dict[str, Any] = {"reranker": LengthReranker(), "limit": 2}
-
-    async def together() -> list[RouteResult]:
-        return await asyncio.gather(
-            *(arerank(QUERY, list(LIBRARY.values()), **options) for _ in range(20))
-        )
-
-    expected = without_times(rerank(QUERY, list(LIBRARY.values()), **options))
-    assert {without_times(result) for result in asyncio.run(together())} == {expected}
 
 
 def test_async_methods_raise_the_same_errors(index: Index) -> None:
@@ -706,13 +674,6 @@ def test_arguments_are_not_changed() -> None:
     assert repr(given) == before
 
 
-def test_results_are_immutable(index: Index) -> None:
-    result: Any = Router(index, reranker=None, profile=Profile()).route(QUERY)
-    for target, name in ((result, "reason"), (result.hits[0], "score")):
-        with pytest.raises(AttributeError):
-            setattr(target, name, "other")
-
-
 # Profiles.
 
 
@@ -826,12 +787,6 @@ def test_embedder_of_another_model_is_refused(index: Index) -> None:
     assert "crossgate index" in said
 
 
-def test_invalid_weights_are_refused() -> None:
-    refused("out_of_range", lambda: Blend(cosine_weight=0.0, bm25_weight=0.0))
-    nothing = {"cosine_weight": 0.0, "bm25_weight": 0.0}
-    refused("profile_malformed", lambda: Profile(blend=nothing))
-
-
 BAD_QUERIES = [
     ("", "empty_query"),
     ("  \t\r\n ", "empty_query"),
@@ -860,32 +815,10 @@ def test_invalid_queries_are_refused(index: Index, query: str, code: str) -> Non
     assert cascade.replay(result.trace)["decision"]["reason"] == "no_candidates"
 
 
-@pytest.mark.parametrize("query", [None, b"bytes", 5, ["a", "list"]])
-def test_queries_of_the_wrong_type_are_refused(index: Index, query: Any) -> None:
-    router = Router(index, reranker=None, profile=Profile())
-    refused("invalid_text", lambda: router.route(query))
-    refused("invalid_text", lambda: rerank(query, ["red"], reranker=None))
-
-
 def test_empty_index_is_refused(index: Index) -> None:
     router = Router(index, reranker=None, profile=Profile())
     index.delete(list(LIBRARY))
     refused("no_documents", lambda: router.route(QUERY))
-
-
-# tests/test_core.py has every way in which a vector can be wrong.
-@pytest.mark.parametrize(
-    ("vector", "code"),
-    [
-        ([1.0], "wrong_dimension"),
-        ([10**400] * 32, "not_finite"),
-        (np.ones((1, 32), np.float32), "wrong_dimension"),
-    ],
-    ids=["too short", "a huge integer", "a matrix"],
-)
-def test_invalid_query_vectors_are_refused(index: Index, vector: Any, code: str) -> None:
-    router = Router(index, reranker=None, profile=Profile())
-    refused(code, lambda: router.route(QUERY, vector=vector))
 
 
 @pytest.mark.parametrize(
@@ -1155,36 +1088,7 @@ def test_unknown_reranker_is_refused() -> None:
     assert "crossgate-router-minilm-l12" in message
 
 
-@pytest.fixture(scope="module")
-def bundled() -> Router:
-    """A router with the bundled models and their profile."""
-    return Router(Index.build(documents()))
-
-
 # The bundled models, end to end.
-
-
-def test_bundled_models_find_the_right_skill(bundled: Router) -> None:
-    for query, wanted in (
-        ("the export has broken quoting and duplicate rows", "csv-cleaner"),
-        ("join two PDFs into one", "pdf-toolkit"),
-        ("make these photos smaller", "image-resizer"),
-    ):
-        result = bundled.route(query)
-        assert result.ids[0] == wanted, result
-        assert result.degraded == ()
-
-
-def test_bundled_models_select_nothing_for_an_unrelated_query(bundled: Router) -> None:
-    assert bundled.route("what is the capital of Portugal?").ids == []
-
-
-def test_bundled_models_with_always_reranking(bundled: Router) -> None:
-    result = Router(bundled.index, profile=Profile()).route("join two PDFs into one")
-    assert (result.stage, result.degraded) == (2, ())
-    assert result.ids[0] == "pdf-toolkit"
-    assert {hit.provider for hit in result.hits} == {"crossgate-router-minilm-l12"}
-    assert all(type(hit.rerank_score) is float for hit in result.hits)
 
 
 def test_rerank_uses_the_model_for_passages() -> None:

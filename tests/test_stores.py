@@ -341,13 +341,6 @@ def test_gate_skips_the_reranker(search: Search) -> None:
     assert reranker.calls == []
 
 
-def test_a_limit_and_fewer_candidates(search: Search) -> None:
-    query = "compress files"
-    result = search(query, vector=vector_of(query), candidates=2, limit=1, reranker=None)
-    assert len(result.ids) == 1
-    assert 2 <= len(result.hits) <= 4
-
-
 def test_empty_store_selects_nothing(empty: Search) -> None:
     result = empty("pdf files", vector=vector_of("pdf files"))
     assert (result.verdict, result.reason) == ("nothing_relevant", "no_candidates")
@@ -423,12 +416,6 @@ def test_metadata_that_json_cannot_represent_does_not_fail_a_search() -> None:
         "n": 3,
     }
     assert hit.cosine is None
-
-
-@pytest.mark.parametrize(("cosine", "read"), [(math.nan, None), (1.0000002, 1.0)])
-def test_cosine_is_finite_and_at_most_1(cosine: float, read: float | None) -> None:
-    row = common.Row(id=7, values={"text": "b"}, cosine=cosine)
-    assert [(one.id, one.cosine) for one in hits_of(row)] == [("7", read)]
 
 
 def test_a_vector_of_another_width_is_the_engines_error(search: Search) -> None:
