@@ -90,15 +90,3 @@ def test_command_line_explains_every_code_of_the_core() -> None:
     assert set(results.REASONS) == codes("gate.rs", "Reason")
     assert set(results.DROPPED) - {"empty"} == codes("conclude.rs", "Dropped")
     assert {verdict.value for verdict in crossgate.Verdict} == codes("gate.rs", "Verdict")
-
-
-def test_command_line_explains_every_reason() -> None:
-    from crossgate._values import results
-
-    page = (Path(__file__).parents[1] / "docs" / "reasons.md").read_text(encoding="utf-8")
-    sections = dict(re.findall(r"## ([^\n]+)\n(.*?)(?=\n## |\Z)", page, re.DOTALL))
-    rows = sections["Verdicts and reasons"]
-    reasons = re.findall(r"^\| (?:`\w+`(?:, `\w+`)? )?\| `(\w+)` \|", rows, re.M)
-    dropped = re.findall(r"^\| `(\w+)` \|", sections["Why a hit was not selected"], re.M)
-    assert sorted(results.REASONS) == sorted(reasons)
-    assert sorted(results.DROPPED) == sorted(dropped)
