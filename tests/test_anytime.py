@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-import crossgate._core as _core
 from crossgate import Document, Index, Profile, Router, set_threads
 from crossgate._calibration.fits import Scores as RowScores
 from crossgate._calibration.fits import fit_anytime
 from crossgate._core import Anytime, Combine, RunnerUpRule
-from crossgate._decision.cascade import replay
 from crossgate._runtime import threads
 from crossgate.rerankers import Deadline, PairScore, Passage, Scores
 
@@ -90,33 +88,6 @@ def test_reading_goes_on_after_low_scores(index: Index) -> None:
     assert len(reranker.read) == 6
 
 
-def test_trace_of_a_stopped_decision_replays(index: Index) -> None:
-    reranker = ByTable({str(number): 9.0 if number == 0 else 0.0 for number in range(6)})
-    result = route(index, reranker)
-    assert len(result.trace["stage2"]) == 2
-    again = replay(result.trace)
-    assert again["decision"] == result.trace["decision"]
-    assert again["gate"] == result.trace["gate"]
-
-
-@pytest.mark.parametrize(
-    "profile",
-    [
-        PROFILE.replace(anytime=None),
-        PROFILE.replace(runner_up=RunnerUpRule()),
-        PROFILE.replace(combine=Combine.Rrf(k=60.0)),
-        PROFILE.replace(reranker="another"),
-    ],
-    ids=["no model", "several picks", "ranks", "another reranker"],
-)
-def test_whole_pool_is_read_if_the_rule_does_not_apply(index: Index, profile: Profile) -> None:
-    reranker = ByTable({str(number): 9.0 if number == 0 else 0.0 for number in range(6)})
-    router = Router(index, reranker=reranker, profile=PROFILE)
-    router.profile = profile
-    router.route("merge " + " ".join(WORDS))
-    assert len(reranker.read) == 6
-
-
 def test_async_decision_reads_the_same(index: Index) -> None:
     def router() -> tuple[ByTable, Router]:
         reranker = ByTable({str(number): 9.0 if number == 1 else 0.0 for number in range(6)})
@@ -171,9 +142,3 @@ def test_fit_recovers_the_parameters() -> None:
     assert model.deviation == pytest.approx(2, abs=0.05)
     assert model.shared == pytest.approx(0.36, abs=0.03)
     assert fit_anytime(rows[:20]) is None
-
-
-def test_malformed_numbers_are_refused() -> None:
-    with pytest.raises(Exception, match=r"anytime\.deviation is 0"):
-        PROFILE.replace(anytime=MODEL.replace(deviation=0.0))
-    assert _core.Profile.from_dict(PROFILE.to_dict()) == PROFILE

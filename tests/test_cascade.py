@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
-from conftest import FunctionReranker, LengthReranker, is_replayable, refused
+from conftest import FunctionReranker, LengthReranker, is_replayable
 from crossgate import (
     Document,
     Index,
@@ -132,12 +132,6 @@ def test_gate_decides_as_in_the_table(case: Case) -> None:
     assert bool(result.selected) == (case["verdict"] != "nothing_relevant" and not improbable)
 
 
-@cases("refused_blends")
-def test_invalid_blend_is_refused(case: Case) -> None:
-    refused("out_of_range", Blend, **case["blend"])
-    refused("profile_malformed", Profile, blend=case["blend"])
-
-
 def falling(*cosines: float) -> list[_core.Scored]:
     """Return candidates a, b, c, ... of these cosines."""
     rows = zip("abcdefgh", cosines, strict=False)
@@ -145,34 +139,6 @@ def falling(*cosines: float) -> list[_core.Scored]:
 
 
 REPLACE = Profile(combine=Combine.Replace())
-
-
-def test_cliff_limits_the_candidates_that_stage_2_reads() -> None:
-    scores = {"a": 1.0, "b": 2.0, "c": 9.0, "d": 9.0, "e": 9.0}
-    candidates = falling(0.9, 0.85, 0.3, 0.2, 0.1)
-    cut = decide(candidates, REPLACE, scores, policy=Policy(cliff_core=1))
-    assert [hit.id for hit in cut.hits if hit.rerank_score is not None] == ["b", "a"]
-    assert [hit.dropped for hit in cut.hits] == [None, None, *["below_cliff"] * 3]
-    assert [hit.score for hit in cut.hits[2:]] == [None] * 3
-    assert cut.trace["gate"]["cliff"]["cliff_position"] == 2
-    uncut = decide(candidates, Profile(), scores, policy=Policy(cliff_core=5))
-    assert len(uncut.trace["stage2"]) == 5
-    assert uncut.trace["gate"]["cliff"]["skip_reason"] == "no_room"
-    off = decide(candidates, Profile(), scores)
-    assert len(off.trace["stage2"]) == 5
-    assert off.trace["gate"]["cliff"] is None
-
-
-def test_pool_holds_the_best_blends() -> None:
-    candidates = [scored({"id": id, "cosine": 0.5}, Blend()) for id in "dcba"]
-    result = decide(candidates, REPLACE.replace(pool=2), {"a": -1.0, "b": 1.0})
-    assert [(hit.id, hit.dropped, hit.stage1_rank, hit.stage2_rank) for hit in result.hits] == [
-        ("b", None, 2, 1),
-        ("a", None, 1, 2),
-        ("c", "not_reranked", 3, None),
-        ("d", "not_reranked", 4, None),
-    ]
-    assert [hit.provider for hit in result.hits] == ["function", "function", "stage1", "stage1"]
 
 
 CLEAR = Profile(winner={"agreed": 0.1, "disagreed": 0.5})
@@ -464,41 +430,6 @@ def test_decision_replays_from_its_json_byte_for_byte(
     assert json.dumps(json.loads(again)) == json.dumps(
         {key: value for key, value in trace.items() if key not in ours}
     )
-
-
-@given(ROWS, LOGITS, profiles(), POLICIES, st.randoms(use_true_random=False))
-def test_order_of_candidates_does_not_change_the_decision(
-    rows: list[tuple[float | None, float, int]],
-    logits: list[float],
-    profile: Profile,
-    policy: Policy,
-    random: Any,
-) -> None:
-    candidates, table = scenario(rows, logits)
-    shuffled = list(candidates)
-    random.shuffle(shuffled)
-    first = decide(candidates, profile, table, policy=policy)
-    second = decide(shuffled, profile, table, policy=policy)
-    assert first.trace == second.trace
-    assert first.hits == second.hits
-
-
-@given(ROWS, profiles(), POLICIES)
-def test_changed_trace_does_not_replay(
-    rows: list[tuple[float | None, float, int]], profile: Profile, policy: Policy
-) -> None:
-    candidates, table = scenario(rows, [0.0] * 8)
-    result = decide(candidates, profile, table, policy=policy)
-    trace = json_round_trip(result.trace)
-    trace["decision"]["places"].append(
-        {"id": "x", "score": 1.0, "stage1_rank": 1, "stage2_rank": 1, "dropped": None}
-    )
-    assert not is_replayable(trace)
-    if result.hits:
-        trace = json_round_trip(result.trace)
-        first = trace["stage1"].pop(0)["id"]
-        trace["stage2"] = [row for row in trace["stage2"] if row["id"] != first]
-        assert not is_replayable(trace)
 
 
 def test_unreadable_trace_is_refused() -> None:

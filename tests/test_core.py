@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from commands import SCHEMAS
 from conftest import refused
 from crossgate import Policy, Profile, _core
-from crossgate._core import Blend, Combine
+from crossgate._core import Blend
 from crossgate._sources.projects import DEPENDENCIES, NAMES, SUFFIXES
 
 COSINE_ALONE = Blend(cosine_weight=1.0, bm25_weight=0.0)
@@ -89,14 +89,6 @@ def test_top_k_is_the_top() -> None:
     expected = [f"{place:04}" for place in np.argsort(-cosines)[:12]]
     found = search(core, "", array("f", query), blend=COSINE_ALONE, per_channel=12)
     assert [one.id for one in found] == expected
-
-
-def test_ties_in_the_last_place_go_to_the_smaller_id() -> None:
-    for order in ("abcdef", "fedcba", "cafebd"):
-        core = _core.Index("none", "", 0)
-        core.upsert([(id, "", "red fox", "", [], "{}", None) for id in order])
-        found = search(core, "fox", None, blend=Blend(), per_channel=3)
-        assert [one.id for one in found] == ["a", "b", "c"]
 
 
 def test_each_channel_brings_its_own_candidates() -> None:
@@ -221,14 +213,6 @@ def test_no_score_without_an_order_reaches_the_gate(place: str, value: float) ->
         assert "scored" in said
 
 
-@pytest.mark.parametrize("mode", [Combine.Replace(), Combine.Rrf(60.0), Combine.Weighted(1, 1, 1)])
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_combine_refuses_scores_without_an_order(mode: Combine, value: float) -> None:
-    one = _core.Scored(id="bad one", cosine=0.5, bm25=1.0, overlap=1, blend=0.5)
-    said = refused("not_finite", _core.combine, [one], [value], Profile(combine=mode))
-    assert "bad one" in said
-
-
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 10**400])
 def test_no_rerank_score_without_an_order_reaches_the_conclusion(value: float) -> None:
     refused("malformed_trace", _core.Pair, id="bad one", score=value, truncated=False)
@@ -243,143 +227,8 @@ def test_a_rerank_score_that_no_sum_can_hold_is_refused(value: float) -> None:
     assert "bad one" in said
 
 
-# Few distinct values, so that ties are frequent; no negative zero, which counts below zero.
-SCORES = st.lists(st.integers(-8, 8).map(lambda number: number / 4), max_size=12)
-IDS = st.lists(st.text(max_size=3), max_size=12, unique=True)
-
-
 def without_surrogates(text: str) -> bool:
     return text.isprintable() or all(not "\ud800" <= letter <= "\udfff" for letter in text)
-
-
-def make(ids: Sequence[str], blends: Sequence[float]) -> list[_core.Scored]:
-    return [
-        _core.Scored(id=id, cosine=blend, bm25=1.0, overlap=1, blend=blend)
-        for id, blend in zip(ids, blends, strict=False)
-    ]
-
-
-def naive_ranks(ids: Sequence[str], scores: Sequence[float]) -> list[int]:
-    return [
-        1
-        + sum(
-            other > score or (other == score and id < ids[place])
-            for id, other in zip(ids, scores, strict=True)
-        )
-        for place, score in enumerate(scores)
-    ]
-
-
-@given(IDS.map(lambda ids: [id for id in ids if without_surrogates(id)]), SCORES)
-def test_ranks_equal_their_definition(ids: list[str], scores: list[float]) -> None:
-    count = min(len(ids), len(scores))
-    ids, scores = ids[:count], scores[:count]
-    profile = Profile(combine=Combine.Replace())
-    for blends in (scores, scores[::-1]):
-        found, ranks, reading = _core.combine(make(ids, blends), scores, profile)
-        assert found == scores
-        assert ranks == naive_ranks(ids, scores)
-        if reading is None:
-            assert not ids
-            continue
-        first, next_ = ranks.index(1), ranks.index(2) if len(ranks) > 1 else ranks.index(1)
-        assert reading.rerank_score == scores[first]
-        assert reading.score_margin == scores[first] - scores[next_]
-        assert reading.same_first == (naive_ranks(ids, blends)[first] == 1)
-
-
-@given(SCORES, SCORES, st.sampled_from([0.5, 1.0, 60.0]))
-def test_reciprocal_rank_equals_its_definition(
-    blends: list[float], logits: list[float], k: float
-) -> None:
-    count = min(len(blends), len(logits))
-    blends, logits = blends[:count], logits[:count]
-    ids = [f"d{place}" for place in range(count)]
-    found, _, _ = _core.combine(make(ids, blends), logits, Profile(combine=Combine.Rrf(k)))
-    pairs = zip(naive_ranks(ids, blends), naive_ranks(ids, logits), strict=True)
-    assert found == pytest.approx([1 / (k + one) + 1 / (k + two) for one, two in pairs], abs=1e-12)
-
-
-@given(SCORES, SCORES, st.tuples(*[st.integers(-3, 3).map(float)] * 3))
-def test_a_weighted_sum_equals_its_definition(
-    cosines: list[float], logits: list[float], weights: tuple[float, float, float]
-) -> None:
-    count = min(len(cosines), len(logits))
-    candidates = make([f"d{place}" for place in range(count)], cosines)
-    profile = Profile(blend=Blend(pivot=3.0), combine=Combine.Weighted(*weights))
-    found, _, _ = _core.combine(candidates, logits[:count], profile)
-    expected = [
-        weights[0] * cosine + weights[1] * 0.25 + weights[2] * logit
-        for cosine, logit in zip(cosines, logits, strict=False)
-    ]
-    assert found == pytest.approx(expected, abs=1e-12)
-
-
-BARS = st.one_of(st.none(), st.integers(-8, 8).map(lambda number: number / 4))
-
-
-@given(
-    st.lists(st.tuples(st.integers(-8, 8), st.integers(-4, 4)), max_size=12),
-    BARS,
-    BARS.map(lambda bar: bar if bar is None else abs(bar)),
-    BARS.map(lambda bar: bar if bar is None else abs(bar)),
-    BARS.map(lambda bar: bar if bar is None else bar / 2),
-    st.one_of(st.none(), st.integers(0, 5)),
-    st.booleans(),
-)
-def test_the_guardrails_equal_their_definition(
-    rows: list[tuple[int, int]],
-    minimum: float | None,
-    margin: float | None,
-    lead: float | None,
-    agreement: float | None,
-    limit: int | None,
-    fits: bool,
-) -> None:
-    ids = [f"d{place:02}" for place in range(len(rows))]
-    candidates = make(ids, [blend / 4 for _, blend in rows])
-    pairs = [
-        _core.Pair(id=id, score=score / 4, truncated=False)
-        for id, (score, _) in zip(ids, rows, strict=True)
-    ]
-    profile = Profile(
-        combine=Combine.Replace(),
-        runner_up={"stage2": lead},
-        reranker=None if fits else "another@1",
-    )
-    policy = Policy(rerank_min=minimum, rerank_margin=margin, agreement=agreement)
-    gated = _core.gate(candidates, profile, policy, _core.Request(limit=limit))
-    decision = _core.conclude(gated, pairs, "table@1", profile, policy)
-    if not rows:
-        assert (decision.reason, decision.places) == ("no_candidates", [])
-        return
-    if not fits:
-        # Only the order counts, and the settings for blends.
-        minimum = margin = lead = None
-        fused, ranks, _ = _core.combine(candidates, [one.score for one in pairs], Profile())
-        order = [(fused[ranks.index(rank)], ranks.index(rank)) for rank in sorted(ranks)]
-    else:
-        order = sorted(((pair.score, at) for at, pair in enumerate(pairs)), key=lambda one: -one[0])
-    ranked = [(score, candidates[at].blend) for score, at in order]
-    assert [(one.id, one.score) for one in decision.places] == [
-        (ids[at], score) for score, at in order
-    ]
-    eligible = [score for score, blend in ranked if agreement is None or blend >= agreement]
-    expected: list[str | None] = []
-    for score, blend in ranked:
-        if agreement is not None and blend < agreement:
-            expected.append("disagreement")
-        elif minimum is not None and score < minimum:
-            expected.append("rerank_min")
-        elif margin is not None and score < max(eligible) - margin:
-            expected.append("rerank_margin")
-        elif lead is not None and score < max(eligible) - lead:
-            expected.append("runner_up")
-        elif limit is not None and expected.count(None) >= limit:
-            expected.append("over_limit")
-        else:
-            expected.append(None)
-    assert [one.dropped for one in decision.places] == expected
 
 
 WORDS = st.lists(st.sampled_from(["red", "fox", "hen", "dog", "ox"]), max_size=8)

@@ -7,8 +7,6 @@ from array import array
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from conftest import refused
 from crossgate import Candidate
@@ -81,27 +79,11 @@ def test_invalid_similarities_are_refused(similarity: float) -> None:
     refused("out_of_range", deduplicate, [candidate("a")], similarity=similarity)
 
 
-@given(st.lists(st.text("ab ", max_size=8), max_size=6), st.floats(0.1, 1))
-def test_kept_texts_are_not_near_duplicates(texts: list[str], similarity: float) -> None:
-    hits = [candidate(str(place), text) for place, text in enumerate(texts)]
-    kept = deduplicate(hits, similarity=similarity)
-    assert deduplicate(kept, similarity=similarity) == kept
-    assert kept[:1] == hits[:1]
-
-
 PETS = [
     candidate("fox", "the red fox runs", 0.9),
     candidate("fox-again", "the red fox ran", 0.88),
     candidate("hen", "a blue hen sits", 0.7),
 ]
-
-
-def test_the_second_is_unlike_the_first() -> None:
-    assert ids(diversify(PETS)) == ["fox", "hen", "fox-again"]
-    assert ids(diversify(PETS, k=2)) == ["fox", "hen"]
-    assert ids(diversify(PETS, trade_off=1.0)) == ["fox", "fox-again", "hen"]
-    assert ids(diversify(PETS, relevance=[0.1, 0.2, 0.9], k=1)) == ["hen"]
-    assert diversify([]) == []
 
 
 def test_vectors_are_compared_by_cosine_whatever_their_length() -> None:
@@ -116,12 +98,6 @@ def test_vectors_are_compared_by_cosine_whatever_their_length() -> None:
     assert '"wide"' in refused("wrong_dimension", diversify, [*hits, wide], by="vectors")
     refused("not_finite", diversify, [hit("nan", 0.5, [math.nan])], by="vectors")
     refused("zero_vector", diversify, [hit("zero", 0.5, [0.0])], by="vectors")
-
-
-@given(st.permutations(range(5)), st.floats(0, 1))
-def test_ties_go_to_the_smaller_id_whatever_the_order(order: list[int], trade_off: float) -> None:
-    hits = [candidate(str(place), "same words", 0.5) for place in order]
-    assert ids(diversify(hits, trade_off=trade_off)) == ["0", "1", "2", "3", "4"]
 
 
 def test_options_outside_of_their_limits() -> None:

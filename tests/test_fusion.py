@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from conftest import FunctionReranker, LengthReranker, refused
 from crossgate import Candidate, Profile
@@ -42,74 +40,12 @@ def hits(*ids: str) -> list[StoreHit]:
     return [StoreHit(id, 1.0 / place) for place, id in enumerate(ids, start=1)]
 
 
-IDS = st.lists(st.sampled_from("abcdefgh"), max_size=6)
-LISTS = st.lists(IDS, max_size=4)
-
-
-@given(LISTS, st.floats(0, 200), st.integers(1, 9))
-def test_reciprocal_rank_is_the_sum_of_its_parts(
-    lists: list[list[str]], k_param: float, k: int
-) -> None:
-    parts: dict[str, list[float]] = {}
-    for ids in lists:
-        for rank, id in enumerate(ids, start=1):
-            parts.setdefault(id, []).append(1 / (k_param + rank))
-    scores = {id: sum(sorted(some)) for id, some in parts.items()}
-    expected = sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))[:k]
-    fused = reciprocal_rank([hits(*ids) for ids in lists], k=k, k_param=k_param)
-    assert [(hit.id, hit.score) for hit in fused] == expected
-
-
-@given(LISTS, st.randoms(use_true_random=False))
-def test_the_order_of_the_stores_does_not_change_a_bit(lists: list[list[str]], random: Any) -> None:
-    stores = [hits(*ids) for ids in lists]
-    turned = list(stores)
-    random.shuffle(turned)
-    for fuse in (reciprocal_rank, fuse_scores):
-        one, other = fuse(stores), fuse(turned)
-        assert [(hit.id, hit.score) for hit in one] == [(hit.id, hit.score) for hit in other]
-
-
-@given(st.lists(st.sampled_from("abcdefgh"), min_size=2, max_size=6, unique=True), LISTS, st.data())
-def test_a_better_place_never_hurts(first: list[str], others: list[list[str]], data: Any) -> None:
-    place = data.draw(st.integers(1, len(first) - 1))
-    better = list(first)
-    better[place - 1], better[place] = better[place], better[place - 1]
-
-    def rank(ids: list[str]) -> int:
-        fused = reciprocal_rank([hits(*ids), *(hits(*one) for one in others)])
-        return [hit.id for hit in fused].index(first[place])
-
-    assert rank(better) <= rank(first)
-
-
 def test_weights_let_meaning_count_more_than_words() -> None:
     stores = [hits("words"), hits("meaning")]
     assert [hit.id for hit in reciprocal_rank(stores)] == ["meaning", "words"]  # a tie: by id
     fused = reciprocal_rank([hits("words"), hits("also", "meaning")], weights=[0.9, 0.1])
     assert [hit.id for hit in fused] == ["words", "also", "meaning"]
     assert fused[0].score == 0.9 / 61
-
-
-@given(st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=6), st.sampled_from(Normalisation))
-def test_normalised_scores_keep_the_order_of_one_list(
-    scores: list[float], normalisation: Normalisation
-) -> None:
-    ordered = sorted(scores, reverse=True)
-    store = [StoreHit(f"{place:02}", score) for place, score in enumerate(ordered)]
-    fused = fuse_scores([store], normalisation=normalisation)
-    assert all(math.isfinite(hit.score) for hit in fused)
-    by_id = {hit.id: hit.score for hit in fused}
-    in_order = [by_id[hit.id] for hit in store]
-    assert in_order == sorted(in_order, reverse=True)
-
-
-def test_score_fusion_by_hand() -> None:
-    words = [StoreHit("a", 12.0), StoreHit("b", 6.0), StoreHit("c", 2.0)]
-    meaning = [StoreHit("c", 0.9), StoreHit("a", 0.5)]
-    fused = fuse_scores([words, meaning], weights=[0.3, 0.7])
-    assert [(hit.id, round(hit.score, 9)) for hit in fused] == [("c", 0.7), ("a", 0.3), ("b", 0.12)]
-    assert fuse_scores([words, []]) == fuse_scores([words])
 
 
 def test_no_store_one_store_and_empty_stores() -> None:

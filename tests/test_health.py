@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 
-from conftest import LIBRARY, FunctionReranker, build, refused
-from crossgate import PairScore, Policy, Profile, ResultWarning, Router, RouteResult, rerank
+from conftest import LIBRARY, FunctionReranker, build
+from crossgate import PairScore, Policy, Profile, Router, RouteResult, rerank
 from crossgate._core import Warnings
 
 TEXTS = list(LIBRARY.values())[:4]
@@ -27,10 +25,6 @@ def codes(result: RouteResult) -> list[str]:
     return [one.code for one in result.warnings]
 
 
-def test_nothing_is_said_unless_somebody_asked() -> None:
-    assert ranked([-9.0, -9.0, -9.0], Warnings()).warnings == ()
-
-
 @pytest.mark.parametrize(
     ("logits", "expected"),
     [
@@ -42,19 +36,6 @@ def test_nothing_is_said_unless_somebody_asked() -> None:
 )
 def test_logits_that_lie_close_together(logits: list[float], expected: list[str]) -> None:
     assert codes(ranked(logits, Warnings(flat_scores=0.5))) == expected
-
-
-def test_the_threshold_is_the_standard_deviation() -> None:
-    logits = [3.0, 0.0, -3.0]
-    assert codes(ranked(logits, Warnings(flat_scores=math.sqrt(6)))) == []
-    (warning,) = ranked(logits, Warnings(flat_scores=2.45)).warnings
-    assert isinstance(warning, ResultWarning)
-    assert "2.45" in warning.detail
-
-
-def test_a_best_logit_that_is_low() -> None:
-    assert codes(ranked([-3.0, -6.0], Warnings(weak_rerank_score=-2.0))) == ["weak_retrieval"]
-    assert codes(ranked([-2.0, -6.0], Warnings(weak_rerank_score=-2.0))) == []
 
 
 def test_a_best_cosine_that_is_low_is_said_also_where_the_gate_decides() -> None:
@@ -78,15 +59,3 @@ def test_warnings_are_values_of_the_result() -> None:
     assert [one["code"] for one in shown] == ["flat_scores", "weak_retrieval"]
     assert [one["detail"] for one in shown] == [one.detail for one in result.warnings]
     assert result.degraded == ()
-
-
-def test_warnings_are_part_of_the_policy() -> None:
-    policy = Policy(warnings=Warnings(flat_scores=0.5, weak_cosine=0.2))
-    assert Policy.from_dict(policy.to_dict()) == policy
-    assert ranked([0.0, 0.0, 0.0], policy.warnings).trace["policy"] == policy.to_dict()
-    values = {**policy.to_dict(), "warnings": {"flat_scores": -1}}
-    assert "warnings.flat_scores" in refused("policy_malformed", Policy.from_dict, values)
-    values["warnings"] = {"nonsense": 1}
-    assert "nonsense" in refused("policy_malformed", Policy.from_dict, values)
-    del values["warnings"]
-    assert Policy.from_dict(values).warnings == Warnings()

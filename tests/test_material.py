@@ -191,62 +191,6 @@ def test_most_pasted_documents_are_told_apart() -> None:
     assert sum(right) >= 88
 
 
-ABOVE = (
-    "translate it into French",
-    "Translate this into French. Keep the headings. The tone should be formal.",
-    "We need this for the board by Friday. Can you shorten it to one page?",
-    "make a short quiz about it, five questions",
-    "can you make a one page pdf from the report?",
-    "I have to present on Monday. Turn it into slides please. Six at most.",
-    "shorten the notes to half a page",
-    "write a linkedin post about this",
-    "please proofread it and list every change",
-    "Summarise the document in three bullets. No jargon.",
-)
-
-
-@pytest.mark.parametrize("request_", ABOVE)
-def test_a_request_of_any_sentences_behind_a_document_is_told_apart(request_: str) -> None:
-    for document in (MINUTES, README, CHANGES, RESULTS):
-        for rule in ("", "---\n"):
-            assert split(f"{document}\n{rule}{request_}").request.strip() == request_
-
-
-@pytest.mark.parametrize(
-    "request_",
-    [
-        "translate it into French",
-        "I have to present these on Monday. Turn them into slides please. Six at most.",
-        "Can you shorten the report below to one page? The board reads it.",
-    ],
-)
-def test_a_request_of_any_sentences_above_a_document_is_told_apart(request_: str) -> None:
-    for document in (MINUTES, README, CHANGES, TICKET, RESULTS):
-        assert split(f"{request_}\n\n{document}").request.strip() == request_
-
-
-@pytest.mark.parametrize(
-    "prompt",
-    [
-        "# Task\n\nWrite a script that renames photos.\n\n## Requirements\n\n- Python 3.12\n",
-        "build a landing page:\n\n- hero image\n- pricing table\n- contact form",
-        "## Goal\nmigrate our tests to vitest\n\n## Constraints\n- keep snapshots",
-        "I need a deck about bees.\n\n# Slides\n1. why bees matter\n2. threats\n\n# Style\nwarm",
-        "Please create this document:\n\n# Title: Onboarding\n\n## Sections\n- accounts\n",
-        "Refactor the parser.\n\n## Steps\n1. split tokens\n2. write tests\n\n## Notes\nkeep it",
-        "# Bug\nThe export crashes if the list is empty\n\n# Expected\nan empty file\n\nfix it",
-        "Implement the following spec\n\n# API\n\n## GET /users\nreturns all users\n",
-        "Write a blog post with these sections:\n\n# Intro\nwhy it matters\n\n# Body\nexamples\n",
-        "# Trip\n\n- Japan\n\n## Wishes\nno museums\n\nPlan it and check it against opening hours.",
-        "# Logo\n\n## Colours\nnavy and white\n\nDesign it as SVG. Export it as PNG too.",
-        "# Plan\n1. split the module\n2. add tests\n\nExecute the plan. Review it afterwards.",
-        "# Site\n\n## Pages\n- home\n\n## Style\nminimal\n\nMake it responsive. Deploy it.",
-    ],
-)
-def test_a_prompt_with_headings_of_its_author_stays_whole(prompt: str) -> None:
-    assert not split(prompt).material
-
-
 PROSE = (
     "For two years we kept every service in its own repository. Releases were slow, and nobody "
     "could say which version ran where.\n\nToday a change to the API is reviewed together with its "

@@ -111,12 +111,6 @@ def cached(registry: Path, tmp_path: Path) -> Path:
     return write_files(tmp_path / "cache" / "models" / "tiny-ranker", HUB_FILES)
 
 
-@pytest.fixture
-def no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing pulled, whatever the user who runs the tests has."""
-    monkeypatch.setenv("CROSSGATE_CACHE", str(tmp_path / "cache"))
-
-
 def refused(code: str, name: str | Path, kind: catalogue.ModelKind = "cross-encoder") -> str:
     """Check that a model is refused with this code and one line, and return the line."""
     with pytest.raises(ModelError) as caught:
@@ -127,37 +121,6 @@ def refused(code: str, name: str | Path, kind: catalogue.ModelKind = "cross-enco
 
 
 # The manifest that is shipped
-
-
-@pytest.mark.usefixtures("no_cache")
-def test_shipped_manifest_pins_a_model_wholly_or_not_at_all() -> None:
-    names = [model.name for model in models.available()]
-    assert len(set(names)) == len(names)
-    for model in models.available():
-        roles = [file.role for file in model.files]
-        assert sorted(set(roles) - {"weights", "need"}) == ["model", "tokenizer"]
-        assert len(set(roles)) == len(roles)
-        if model.pinned:
-            assert all(re.fullmatch(r"[0-9a-f]{64}", file.sha256) for file in model.files)
-            assert all(file.size > 0 for file in model.files)
-        else:
-            assert {(file.size, file.sha256) for file in model.files} == {(0, "")}
-        assert model.licence
-        assert (model.terms is not None) == ("NC" in model.licence)
-        assert model.max_length > 0
-        assert model.kind in ("embedder", "cross-encoder")
-        assert (model.dimension is not None) == (model.kind == "embedder")
-        assert (model.pooling is not None) == (model.kind == "embedder")
-        assert (model.score_scale == "logit") == (model.kind == "cross-encoder")
-        assert model.source in ("bundled", "hub")
-        if model.source == "bundled":
-            assert model.pinned
-        else:
-            assert bool(re.fullmatch(r"[0-9a-f]{40}", model.revision or "")) == model.pinned
-            assert model.repository
-        if model.template is not None:
-            assert "{query}" in model.template.body
-            assert model.template.body == model.template.body.rstrip()
 
 
 def test_shipped_bundled_models_are_whole() -> None:

@@ -9,15 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from conftest import LIBRARY, refused
-from crossgate import Document, Index, InputError, OnnxEmbedder, Router, _core, rerank
-from crossgate._core import Policy
-from crossgate._decision.cascade import replay
-from crossgate._decision.router import DEFAULT_PROFILE
-from crossgate._values.profile_files import read_profile
+from crossgate import Document, Index, OnnxEmbedder, Router, rerank
 from crossgate.models import locate
 
 REQUESTS = ("merge these two PDF files", "now turn that into a slide deck", "translate to german")
@@ -64,23 +58,6 @@ def test_small_talk_selects_nothing(index: Index) -> None:
     assert router.route(REQUESTS[0]).selected[0].id == "pdf-toolkit"
 
 
-def test_odds_that_any_fits_fall_with_a_doubtful_need(index: Index, embedder: OnnxEmbedder) -> None:
-    def log_odds(probability: float) -> float:
-        return math.log(probability / (1 - probability))
-
-    for query in (*REQUESTS, *CONVERSATION):
-        result = Router(index, reranker=None).route(query)
-        trace, need = result.trace, need_of(embedder, query)
-        signals = trace["gate"]["signals"]
-        assert trace["request"]["needs_document"] == signals["needs_document"] == need
-        trace["request"]["needs_document"] = None
-        without = replay(trace)["gate"]["any_fits"]
-        # Odds of 3 to 1 or more leave no doubt.
-        doubt = min(0.0, log_odds(need) - math.log(3))
-        assert result.any_fits is not None
-        assert log_odds(result.any_fits) == pytest.approx(log_odds(without) + doubt, abs=1e-9)
-
-
 def test_given_vector_gives_the_same_decision(index: Index, embedder: OnnxEmbedder) -> None:
     router = Router(index, reranker=None)
     for query in (*REQUESTS, *CONVERSATION):
@@ -89,13 +66,6 @@ def test_given_vector_gives_the_same_decision(index: Index, embedder: OnnxEmbedd
             router.route(query, vector=embedder.embed([query])[0]),
         )
         assert own.trace == given_one.trace
-
-
-def test_trace_replays_without_the_model(index: Index) -> None:
-    for query in (REQUESTS[0], CONVERSATION[0]):
-        trace = json.loads(json.dumps(Router(index, reranker=None).route(query).trace))
-        again = replay(trace)
-        assert (again["gate"], again["decision"]) == (trace["gate"], trace["decision"])
 
 
 def test_rerank_ignores_need() -> None:
@@ -131,9 +101,3 @@ def test_invalid_vector_is_refused(embedder: OnnxEmbedder) -> None:
         ([math.nan] * 384, "not_finite"),
     ):
         refused(code, embedder.need, vector)
-
-
-@given(st.floats().filter(lambda value: not 0 <= value <= 1))
-def test_need_that_is_not_a_probability_is_refused(need: float) -> None:
-    with pytest.raises((InputError, ValueError)):
-        _core.gate([], read_profile(DEFAULT_PROFILE), Policy(), _core.Request(needs_document=need))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
-import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import FunctionReranker, build
@@ -20,11 +18,9 @@ from crossgate import (
     Profile,
     Router,
     RouteResult,
-    _core,
     rerank,
 )
-from crossgate._core import Combine, Floors, Promise
-from crossgate._decision import cascade
+from crossgate._core import Combine, Floors
 
 PROMISES = [
     {"most": 1, "least_shares": [1.0]},
@@ -100,27 +96,6 @@ def codes(result: RouteResult) -> list[str]:
     return [note.code for note in result.degraded]
 
 
-@given(ROWS, PROFILES, POLICIES, COVERAGES, COVERAGES, LENGTHS)
-def test_shortlist_only_grows_with_coverage(
-    rows: list[tuple[float, float]],
-    profile: Profile,
-    policy: Policy,
-    one: float,
-    other: float,
-    most: int | None,
-) -> None:
-    low, high = (
-        reranked(
-            candidates_of(rows), rows, profile, policy=policy, coverage=asked, max_shortlist=most
-        )
-        for asked in sorted((one, other))
-    )
-    assert listed(low) == listed(high)[: len(low.shortlist)]
-    assert bool(low.shortlist) == bool(high.shortlist)
-    # Nothing else depends on it.
-    assert (low.selected, low.hits, low.any_fits) == (high.selected, high.hits, high.any_fits)
-
-
 @given(ROWS, PROFILES, POLICIES, COVERAGES, LENGTHS)
 def test_shortlist_starts_with_the_first_pick_and_is_limited(
     rows: list[tuple[float, float]],
@@ -146,60 +121,6 @@ def test_shortlist_starts_with_the_first_pick_and_is_limited(
     if result.coverage is not None:
         assert result.coverage <= coverage
         assert ("coverage" in codes(result)) == (result.coverage < coverage)
-
-
-@given(ROWS, PROFILES, POLICIES, COVERAGES, LENGTHS, st.integers(0, 99))
-def test_order_of_candidates_does_not_change_the_shortlist(
-    rows: list[tuple[float, float]],
-    profile: Profile,
-    policy: Policy,
-    coverage: float,
-    most: int | None,
-    seed: int,
-) -> None:
-    candidates = candidates_of(rows)
-    shuffled = random.Random(seed).sample(candidates, len(candidates))
-    first, second = (
-        reranked(given_, rows, profile, policy=policy, coverage=coverage, max_shortlist=most)
-        for given_ in (candidates, shuffled)
-    )
-    assert listed(first) == listed(second)
-    assert first.coverage == second.coverage
-
-
-@given(ROWS, PROFILES, POLICIES, st.one_of(st.none(), COVERAGES), LENGTHS)
-def test_trace_replays_the_shortlist_byte_for_byte(
-    rows: list[tuple[float, float]],
-    profile: Profile,
-    policy: Policy,
-    coverage: float | None,
-    most: int | None,
-) -> None:
-    result = reranked(
-        candidates_of(rows), rows, profile, policy=policy, coverage=coverage, max_shortlist=most
-    )
-    text = json.dumps(result.trace, allow_nan=False)
-    decision = cascade.replay(json.loads(text))["decision"]
-    assert json.dumps(decision) == json.dumps(result.trace["decision"])
-    assert decision["shortlist"] == listed(result) == result.to_dict()["shortlist"]
-    assert decision["coverage"] == result.coverage == result.to_dict()["coverage"]
-
-
-@given(ROWS, COVERAGES)
-def test_shortlist_is_the_shortest_of_its_promise(
-    rows: list[tuple[float, float]], coverage: float
-) -> None:
-    """The rule by its definition: the first candidate, and each other with enough share."""
-    result = reranked(candidates_of(rows), rows, coverage=coverage)
-    total = sum(hit.relevance or 0.0 for hit in result.hits)
-    shares = PROMISES[2]["least_shares"]
-    assert isinstance(shares, list)
-    level = max(0, math.ceil(round((coverage - 0.5) * 100, 9)))
-    least = shares[min(level, len(shares) - 1)]
-    others = [(hit.relevance or 0.0) / total for hit in result.hits[1:]]
-    # A share that equals the limit up to rounding can be on either side of it.
-    assume(all(abs(share - least) > 1e-9 for share in others if least))
-    assert len(result.shortlist) == min(5, 1 + sum(share >= least for share in others))
 
 
 def test_longer_shortlist_has_the_promise_of_the_longest_fitted_length() -> None:
@@ -261,35 +182,3 @@ def test_shortlist_in_doubt_is_not_empty_and_nothing_is_selected() -> None:
 
 
 # The promise, for labelled queries that are exchangeable with further ones.
-
-
-FOUND = st.one_of(
-    st.none(),
-    st.tuples(st.integers(1, 9), st.sampled_from([0.0, 0.1, 0.25, 0.4]) | st.floats(0, 1)),
-)
-
-
-def is_covered(found: tuple[int, float] | None, promise: Promise, percent: int) -> bool:
-    """Return whether a list contains the best fitting candidate, given its rank and its share."""
-    level = percent - 50
-    if found is None or level >= len(promise.least_shares):
-        return False
-    rank, share = found
-    return rank <= promise.most and (rank == 1 or share >= promise.least_shares[level])
-
-
-@given(st.lists(FOUND, min_size=2, max_size=40), st.integers(50, 99), st.integers(1, 8))
-def test_enough_of_n_plus_one_queries_are_covered(
-    found: list[tuple[int, float] | None], percent: int, most: int
-) -> None:
-    """The finite-sample property: each query in turn is the new one, the others are labelled."""
-    covered = promised = 0
-    for place, new in enumerate(found):
-        promises = _core.fit_shortlist(found[:place] + found[place + 1 :])
-        fitted: Mapping[int, Promise] = {promise.most: promise for promise in promises}
-        known = fitted.get(most)
-        promised += known is not None and len(known.least_shares) > percent - 50
-        covered += known is not None and is_covered(new, known, percent)
-    # If a promise is possible whichever query is left out, it is kept on average.
-    if promised == len(found):
-        assert 100 * covered >= percent * len(found)
