@@ -154,52 +154,6 @@ def test_clear_winner_of_stage_1_skips_stage_2() -> None:
         assert result.trace["gate"]["pool"] == []
 
 
-def test_each_stage_uses_its_own_lead() -> None:
-    profile = Profile(
-        blend=Blend(cosine_weight=1.0, bm25_weight=0.0),
-        combine=Combine.Replace(),
-        runner_up={"stage1": 0.4, "stage2": 2.0},
-    )
-    candidates = falling(0.9, 0.2)
-    assert decide(candidates, profile, None).ids == ["a"]
-    assert decide(candidates, profile, {"a": 1.0, "b": 2.5}).ids == ["b", "a"]
-    assert decide(candidates, profile, {"a": 1.0, "b": 6.0}).ids == ["b"]
-    # The limits that a person chose for rerank scores do not apply to blends.
-    policy = Policy(rerank_min=5.0)
-    assert decide(candidates, profile, None, policy=policy).ids == ["a"]
-    assert decide(candidates, profile, {"a": 1.0, "b": 6.0}, policy=policy).ids == ["b"]
-
-
-def test_scores_of_an_unfitted_reranker_count_by_rank() -> None:
-    model = {"intercept": -3.0, "rerank_score": 1.0}
-    profile = Profile(
-        reranker="fitted@1",
-        combine=Combine.Replace(),
-        relevance={"stage1": {"cosine": 2.0}, "stage2": {"cosine": 2.0, "rerank_score": 0.5}},
-        any_fits={"stage1": {"intercept": 0.0}, "stage2": model},
-        answer={"threshold": 0.4},
-        runner_up={"stage2": 0.5},
-    )
-    policy, scores = Policy(rerank_min=9.0), {"a": 1.0, "b": 2.0, "c": -5.0}
-    other = decide(falling(0.9, 0.8, 0.1), profile, scores, policy=policy)
-    assert [note.code for note in other.degraded] == ["reranker_not_fitted"]
-    assert "fitted@1" in other.degraded[0].detail
-    assert "function@1" in other.degraded[0].detail
-    # Fused by rank; the probabilities are those of stage 1.
-    assert (other.ids, other.reason, other.any_fits) == (["a", "b", "c"], "reranked", 0.5)
-    alone = decide(falling(0.9, 0.8, 0.1), profile, None)
-    assert {hit.id: hit.relevance for hit in other.hits} == {
-        hit.id: hit.relevance for hit in alone.hits
-    }
-    assert other.confidence == other.hits[0].relevance
-    assert other.hits[0].score == 1 / 61 + 1 / 62
-    fitted = decide(
-        falling(0.9, 0.8, 0.1), profile.replace(reranker="function@1"), scores, policy=policy
-    )
-    assert (fitted.ids, fitted.reason, fitted.degraded) == ([], "rejected", ())
-    assert fitted.any_fits == pytest.approx(0.268941, abs=1e-6)
-
-
 # Multiples of a half, so that scores tie often; both ends of every scale are included.
 QUARTERS = st.integers(-4, 4).map(lambda number: number / 4)
 COSINES = st.one_of(st.none(), QUARTERS)

@@ -21,18 +21,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from commands import Run, checked, python
-from conftest import LIBRARY, LengthReranker, TableReranker, build, refused
+from conftest import LIBRARY, LengthReranker, build, refused
 from crossgate import Policy, Profile, Router, RouteResult, SourceError
 from crossgate._core import (
-    Answer,
-    AnyFits,
     Combine,
-    Floors,
-    Relevance,
-    RunnerUpRule,
-    Stage1AnyFits,
-    Stage1Relevance,
-    Winner,
 )
 from crossgate._decision.log_replay import Difference, check_decision
 from crossgate._pipelines.postprocessing import diversify_sources, postprocess
@@ -384,28 +376,6 @@ def test_malformed_line_names_the_problem(changes: dict[str, Any], named: str) -
     assert named in malformed(json.dumps(line(**changes)))
 
 
-@pytest.mark.parametrize(
-    "raw",
-    [
-        b"",
-        b"null",
-        b"[]",
-        b"{",
-        b"NaN",
-        b'{"schema": NaN}',
-        b"[" * 100_000,
-        b'{"a":' * 100_000,
-        b"9" * 5_000,
-        b"\xed\xa0\x80",
-        b"\xef\xbb\xbf{}",
-        b"\0",
-    ],
-    ids=lambda raw: repr(raw)[:30],
-)
-def test_malformed_bytes_are_reported_as_malformed_lines(raw: bytes) -> None:
-    malformed(raw)
-
-
 JSON = st.recursive(
     st.none()
     | st.booleans()
@@ -470,39 +440,6 @@ def test_no_trace_breaks_the_replay(changes: list[tuple[tuple[Any, ...], Any, bo
 
 
 # Replaying.
-
-SETTINGS = [
-    (Profile(), Policy()),
-    (Profile(winner=Winner(agreed=0.0, disagreed=0.0)), Policy()),
-    (
-        Profile(
-            any_fits=AnyFits(stage1=Stage1AnyFits(cosine=1.0)),
-            relevance=Relevance(stage1=Stage1Relevance(cosine=1.0)),
-            answer=Answer(rerank_threshold=0.99),
-        ),
-        Policy(),
-    ),
-    (Profile(pool=3), Policy(floors=Floors(default=0.4, relax=0.2), cliff_core=1)),
-    (Profile(), Policy(floors=Floors(default=1.0))),
-    (
-        Profile(
-            combine=Combine.Weighted(cosine=2.0, bm25=0.0, rerank_score=1.0),
-            runner_up=RunnerUpRule(stage2=3.0),
-        ),
-        Policy(rerank_min=-50.0, agreement=0.1),
-    ),
-]
-
-
-def test_all_that_was_decided_comes_out_again(path: Path) -> None:
-    log = JsonLinesLog(path)
-    for profile, policy in SETTINGS:
-        for query in (QUERY, "merge pdf files", "zebra"):
-            for reranker in (LengthReranker(), TableReranker({}), None):
-                route(log, query, profile=profile, policy=policy, reranker=reranker)
-    found = decisions(path)
-    assert len(found) == len(SETTINGS) * 9
-    assert [check_decision(one) for one in found] == [None] * len(found)
 
 
 @pytest.mark.parametrize(

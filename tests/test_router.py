@@ -572,14 +572,6 @@ def test_reranker_is_called_once_with_the_pool(index: Index) -> None:
     assert "stage2" in result.timings
 
 
-def test_guardrails_may_reject_every_candidate(index: Index) -> None:
-    policy = Policy(rerank_min=0.0)
-    router = Router(index, reranker=TableReranker({}), profile=REPLACE, policy=policy)
-    result = router.route(QUERY)
-    assert (result.selected, result.stage, result.reason) == ((), 2, "rejected")
-    assert {hit.dropped for hit in result.hits} == {"rerank_min"}
-
-
 def test_guardrails_of_a_call_replace_those_of_the_policy(index: Index) -> None:
     scores = {text: float(place) for place, text in enumerate(LIBRARY.values())}
     best = len(scores) - 1
@@ -892,19 +884,6 @@ def test_cosines_of_candidates_are_blended() -> None:
     assert [hit.blend for hit in result.hits] == pytest.approx([0.7 * 0.75, 0.7 * 0.25])
 
 
-@pytest.mark.parametrize("kind", [np.float32, np.float64, float, int])
-def test_scores_may_be_of_any_number_type(kind: Any) -> None:
-    found = [
-        {"id": "a", "text": "same", "cosine": kind(0)},
-        {"id": "b", "text": "same", "cosine": kind(1)},
-    ]
-    result = rerank("query", found, reranker=None)
-    assert [(hit.id, hit.cosine, type(hit.cosine)) for hit in result.hits] == [
-        ("b", 1.0, float),
-        ("a", 0.0, float),
-    ]
-
-
 @pytest.mark.parametrize("scale", [1e-9, 1.0, 1e300])
 def test_scores_of_any_scale_count_by_rank(scale: float) -> None:
     found = [
@@ -915,38 +894,6 @@ def test_scores_of_any_scale_count_by_rank(scale: float) -> None:
     assert result.ids == ["b", "c", "d", "a"]
     assert [hit.blend for hit in result.hits] == [1.0, 0.75, 0.5, 0.25]
     assert all(hit.cosine is None for hit in result.hits)
-
-
-def test_candidates_without_a_score_follow_the_others() -> None:
-    found = [
-        Candidate(id="a", text="blue", cosine=0.9, score=9.0),
-        Candidate(id="b", text="red"),
-    ]
-    result = rerank("red", found, reranker=None)
-    assert result.ids == ["a", "b"]
-    assert {warning.code for warning in result.warnings} == {"cosines_missing", "scores_missing"}
-
-
-def test_candidate_vectors_are_compared_with_the_query_vector() -> None:
-    found: list[dict[str, Any]] = [
-        {"id": "a", "text": "same", "vector": [0.0, 2.0]},
-        {"id": "b", "text": "same", "vector": (3.0, 3.0)},
-        {"id": "c", "text": "same", "vector": np.array([-1.0, 0.0])},
-    ]
-    for vector in ([5.0, 0.0], np.array([5.0, 0.0], np.float32)):
-        result = rerank("query", found, vector=vector, reranker=None)
-        assert result.ids == ["b", "a", "c"]
-        cosines = [hit.cosine for hit in result.hits]
-        assert cosines == pytest.approx([math.sqrt(0.5), 0.0, -1.0], abs=1e-6)
-    unknown = rerank("query", found, reranker=None)
-    assert [warning.code for warning in unknown.warnings] == ["vectors_unused"]
-
-
-def test_empty_candidate_is_not_selected() -> None:
-    for text in ("", " \n"):
-        result = rerank("red", [text, "red"], reranker=None)
-        assert result.ids == ["1"]
-        assert [hit.dropped for hit in result.hits] == [None, "empty"]
 
 
 def test_partial_vectors_give_the_same_outcome_in_any_order() -> None:
@@ -972,15 +919,6 @@ def test_empty_candidates_give_an_empty_result() -> None:
     assert (result.hits, result.degraded, reranker.calls) == ((), (), [])
     assert is_replayable(result.trace)
     assert rerank("red", iter(()), vector=[1.0], reranker=reranker).hits == ()
-
-
-def test_all_candidates_are_read_and_returned() -> None:
-    reranker = LengthReranker()
-    texts = ["red " * (number + 1) for number in range(45)]
-    result = rerank("red", texts, reranker=reranker)
-    assert len(result.selected) == 45
-    assert all(hit.rerank_score is not None for hit in result.hits)
-    assert len(rerank("red", texts, limit=3, reranker=reranker).selected) == 3
 
 
 @pytest.mark.parametrize("score", [None, 0.5])

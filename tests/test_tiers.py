@@ -7,7 +7,7 @@ import json
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -352,28 +352,6 @@ def test_partial_scores_count_from_two_on(both: Both, index: Index, kept: int) -
     assert cascade.replay(result.trace)["decision"] == result.trace["decision"]
     if kept >= 2:
         assert [hit.dropped for hit in result.hits[kept:]] == ["not_reranked"] * (6 - kept)
-
-
-@pytest.mark.parametrize(
-    "pairs",
-    [
-        lambda number: [],
-        lambda number: [PairScore(math.nan)] * number,
-        lambda number: [PairScore(1.0)] * (number + 1),
-        lambda number: None,
-    ],
-)
-def test_invalid_scores_degrade_the_result(
-    both: Both, index: Index, pairs: Callable[[int], Any]
-) -> None:
-    class Wrong(TableReranker):
-        def score(self, query: str, passages: Sequence[Passage], *, deadline: Deadline) -> Any:
-            return pairs(len(passages))
-
-    router = Router(index, reranker=[Wrong({}), SemanticBM25()], profile=REPLACE)
-    result = both.route(router)
-    assert codes(result) == ["reranker_failed"]
-    assert result.stage == 2
 
 
 # Async.
