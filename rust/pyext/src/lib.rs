@@ -9,7 +9,9 @@ mod index;
 /// The compiled core of crossgate, which the package wraps.
 #[pyo3::pymodule(gil_used = false)]
 mod _core {
-    use pyo3::pyfunction;
+    use pyo3::exceptions::PyImportError;
+    use pyo3::ffi;
+    use pyo3::prelude::*;
 
     #[pymodule_export]
     use crate::decide::{
@@ -49,6 +51,22 @@ mod _core {
     #[pyfunction]
     fn available_processors() -> usize {
         std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+    }
+
+    /// Refuses a subinterpreter: the process aborts if one ends while a thread of it still runs,
+    /// and the models have such threads.
+    #[pymodule_init]
+    #[allow(unsafe_code, reason = "no safe function returns the interpreter's number")]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        // SAFETY: The module is being loaded, so this thread is attached to an interpreter.
+        let interpreter = unsafe { ffi::PyInterpreterState_GetID(ffi::PyInterpreterState_Get()) };
+        if interpreter == 0 {
+            return Ok(());
+        }
+        Err(PyImportError::new_err(format!(
+            "{} runs in the main interpreter of a process only, and this is a subinterpreter",
+            module.name()?
+        )))
     }
 
     #[pymodule_export]
