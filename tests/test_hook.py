@@ -35,6 +35,7 @@ from crossgate._agents.hook.answer import answer
 from crossgate._agents.hook.injection import SHORTLIST_CHARS, Pick, context_of, shortlist_of
 from crossgate._agents.hook.options import BadHookOptions, HookOptions, parse
 from crossgate._agents.hook.skill_library import SkillLibrary, build, is_stale, library_of
+from crossgate._agents.learning.skill_lists import list_skills
 from crossgate._decision.router import DEFAULT_PROFILE
 from crossgate._telemetry.log import (
     JsonLinesLog,
@@ -69,7 +70,7 @@ def home(made: Home, tmp_path: Path) -> Home:
     earlier = next(made.hooks.glob("*.cgx"))
     home.hooks.mkdir()
     shutil.copy(earlier, library.index)
-    build(library)  # reuses the vectors
+    build(AGENTS["claude"], library)  # reuses the vectors
     return home
 
 
@@ -135,7 +136,7 @@ HOSTILE = (
 @pytest.mark.parametrize("inject", ["name", "passage", "body"])
 def test_hostile_skill_text_stays_in_the_quotation(home: Home, inject: str) -> None:
     home.skill("pdf-toolkit", SKILLS["pdf-toolkit"], body=f"{PDF}.\n{HOSTILE}")
-    build(library_in(home))
+    build(AGENTS["claude"], library_in(home))
     told = home.hook(None, "--inject", inject).context
     head, name, file, *quoted, tail = told.split("\n")
     assert all(line.startswith(">") for line in quoted)
@@ -343,10 +344,10 @@ def test_a_skill_that_codex_reserves_for_people_is_not_named(home: Home) -> None
     assert named() == ("pdf-toolkit",)
     settings = home.path / ".claude/skills/pdf-toolkit/agents/openai.yaml"
     settings.parent.mkdir()
-    build(library)
+    build(AGENTS["claude"], library)
     settings.write_text("policy:\n  allow_implicit_invocation: false\n")
     assert is_stale(library)
-    build(library)
+    build(AGENTS["claude"], library)
     assert "pdf-toolkit" not in named()
 
 
@@ -1136,9 +1137,9 @@ def test_a_library_that_is_watched_in_part_says_so(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     library = library_in(home)
-    assert build(library)[1] == []
+    assert build(AGENTS["claude"], library)[1] == []
     monkeypatch.setattr(skill_library, "MOST_ENTRIES", 3)
-    (note,) = build(library)[1]
+    (note,) = build(AGENTS["claude"], library)[1]
     assert "more than 3 files" in note
     assert is_stale(library) is False
 
@@ -1170,6 +1171,51 @@ def test_skills_of_project_and_plugins_are_found(home: Home, tmp_path: Path) -> 
     assert "switched-off" not in ids
 
 
+@pytest.mark.parametrize(
+    ("agent", "folders"),
+    [
+        ("claude", [".claude", "work/.claude"]),
+        ("gemini", ["work/.agents", "work/.gemini", ".agents", ".gemini"]),
+        (
+            "opencode",
+            [*("work/.opencode", ".config/opencode", "work/.agents"), "work/.claude", ".agents"],
+        ),
+        ("codex", ["work/.agents", ".codex", ".agents"]),
+    ],
+)
+def test_of_skills_with_one_name_the_one_that_the_agent_loads_is_indexed(
+    home: Home, monkeypatch: pytest.MonkeyPatch, agent: str, folders: list[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(home.path))
+    monkeypatch.setenv("CROSSGATE_CACHE", str(home.path / "cache"))
+    for name in ("CLAUDE_CONFIG_DIR", "CLAUDE_PROJECT_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    texts = {folder: f"Knit a jumper by the pattern of {folder}" for folder in folders}
+    files = [home.skill("knitting", text, below=folder) for folder, text in texts.items()]
+    parked = files[-1].parents[1].with_name("skills-parked") / "knitting" / "SKILL.md"
+    parked.parent.mkdir(parents=True)
+    parked.write_text("---\nname: knitting\ndescription: Knit a parked jumper\n---\n")
+    library = library_of(AGENTS[agent], str(home.path / "work"))
+    left_out = build(AGENTS[agent], library)[1]
+    index = Index.open(library.index)
+    found = [document.text for id in index.ids if (document := index.get(id)) is not None]
+    shown = {
+        skill.path: (skill.shown, skill.loaded)
+        for skill in list_skills(AGENTS[agent], str(home.path / "work"), ())
+        if skill.name == "knitting"
+    }
+    if agent == "codex":  # it lists all of them
+        assert {*texts.values()} < {*found}
+        assert {kind for kind, _ in shown.values()} == {"full", "parked"}
+        return
+    assert [text for text in found if "jumper" in text] == [texts[folders[0]]]
+    hidden = dict.fromkeys(files[1:], ("hidden", files[0]))
+    assert shown == {files[0]: ("full", files[0]), **hidden, parked: ("parked", files[0])}
+    assert left_out == [
+        f"{file}: left out, since {agent} loads {files[0]}" for file in (*files[1:], parked)
+    ]
+
+
 def test_links_out_of_a_project_or_to_parents_are_ignored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -1195,12 +1241,12 @@ def test_links_out_of_a_project_or_to_parents_are_ignored(
         return library_of(AGENTS["claude"], str(work)).sources
 
     of_person = (str(own), str(own / "mine"))
-    assert sources() == (str(skills), str(skills / "within"), *of_person)
+    assert sources() == (*of_person, str(skills), str(skills / "within"))
     # All of a project's skills may be a link, and so may all of a person's.
     for link in (skills, own):
         shutil.move(link, link.with_name("kept"))
         link.symlink_to("kept")
-    assert sources() == (str(skills), str(skills / "within"), *of_person)
+    assert sources() == (*of_person, str(skills), str(skills / "within"))
     for target in ("/", home.path / "all", work):
         skills.unlink()
         skills.symlink_to(target)

@@ -94,7 +94,8 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _values(skill: ListedSkill) -> dict[str, Any]:
-    return {**asdict(skill), "path": str(skill.path), "last_use": skill.last_use or None}
+    paths = {"path": str(skill.path), "loaded": str(skill.loaded)}
+    return {**asdict(skill), **paths, "last_use": skill.last_use or None}
 
 
 def _agents_here() -> list[Agent]:
@@ -124,9 +125,11 @@ def _lines(lists: dict[str, list[ListedSkill]], budgets: dict[str, ListBudget]) 
         yield f"{agent}: {counted(len(skills), 'skill')}, about {total}{limit}"
         yield f"  {'skill':{_NAME_WIDTH}}  tokens  uses  last use    in the list"
         for skill in skills:
+            is_hidden = skill.shown == "hidden"
+            shown = f"hidden by {plain(str(skill.loaded))}" if is_hidden else skill.shown
             yield (
                 f"  {fit(plain(skill.name), _NAME_WIDTH):{_NAME_WIDTH}}  {skill.tokens:6}  "
-                f"{skill.uses:4}  {skill.last_use[:10] or '-':10}  {skill.shown}"
+                f"{skill.uses:4}  {skill.last_use[:10] or '-':10}  {shown}"
             )
         yield ""
     yield "Uses are counted in transcripts of Claude Code; `crossgate skills park NAME` parks one."

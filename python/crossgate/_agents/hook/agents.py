@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import crossgate._core as _core
 from crossgate._support.wording import type_of
@@ -30,9 +30,9 @@ class Agent:
         home: The folder of the agent, below the home folder.
         home_variable: Environment variable that names another folder instead of `home`.
         project_variable: Environment variable that names the project's folder.
-        user_skills: Folders of skills below the home folder.
-        own_skills: Folders of skills below the folder of the agent.
-        project_skills: Folders of skills below a project.
+        skills: Folders of skills below the agent's folder, the home folder or a project. Of two
+            skills with one name, the agent loads that of the first folder.
+        lists_namesakes: Whether the agent lists both of two skills with one name.
         settings: The file with the hooks, or the plug-in, below the folder of the agent.
         project_settings: The same file below a project.
         seconds: The unit of a hook's time limit, in seconds.
@@ -50,9 +50,8 @@ class Agent:
     home: str
     home_variable: str = ""
     project_variable: str = ""
-    user_skills: tuple[str, ...] = ()
-    own_skills: tuple[str, ...] = ("skills",)
-    project_skills: tuple[str, ...]
+    skills: tuple[tuple[Literal["agent", "home", "project"], str], ...]
+    lists_namesakes: bool = False
     settings: str
     project_settings: str
     seconds: float = 1.0
@@ -70,6 +69,10 @@ class Agent:
         named = os.environ.get(self.home_variable) if self.home_variable else None
         return Path(named).expanduser() if named else Path.home() / self.home
 
+    def skills_below(self, base: Literal["agent", "home", "project"]) -> tuple[str, ...]:
+        """Return the folders of skills below one of the three."""
+        return tuple(name for below, name in self.skills if below == base)
+
 
 AGENTS = {
     agent.name: agent
@@ -80,7 +83,7 @@ AGENTS = {
             home=".claude",
             home_variable="CLAUDE_CONFIG_DIR",
             project_variable="CLAUDE_PROJECT_DIR",
-            project_skills=(".claude/skills",),
+            skills=(("agent", "skills"), ("project", ".claude/skills")),
             settings="settings.json",
             project_settings=".claude/settings.json",
             skill_tool="Skill",
@@ -98,8 +101,13 @@ AGENTS = {
             event="UserPromptSubmit",
             home=".codex",
             home_variable="CODEX_HOME",
-            user_skills=(".agents/skills",),
-            project_skills=(".agents/skills", ".codex/skills"),
+            skills=(
+                ("project", ".agents/skills"),
+                ("project", ".codex/skills"),
+                ("agent", "skills"),
+                ("home", ".agents/skills"),
+            ),
+            lists_namesakes=True,
             settings="hooks.json",
             project_settings=".codex/hooks.json",
             switches=((("features", "hooks"), False), (("features", "codex_hooks"), False)),
@@ -111,8 +119,12 @@ AGENTS = {
             event="BeforeAgent",
             home=".gemini",
             project_variable="GEMINI_PROJECT_DIR",
-            user_skills=(".agents/skills",),
-            project_skills=(".gemini/skills", ".agents/skills"),
+            skills=(
+                ("project", ".agents/skills"),
+                ("project", ".gemini/skills"),
+                ("home", ".agents/skills"),
+                ("agent", "skills"),
+            ),
             settings="settings.json",
             project_settings=".gemini/settings.json",
             skill_tool="activate_skill",
@@ -129,13 +141,15 @@ AGENTS = {
             event="",
             home=".config/opencode",
             home_variable="OPENCODE_CONFIG_DIR",
-            user_skills=(".claude/skills", ".agents/skills"),
-            own_skills=("skills", "skill"),
-            project_skills=(
-                ".opencode/skills",
-                ".opencode/skill",
-                ".claude/skills",
-                ".agents/skills",
+            skills=(
+                ("project", ".opencode/skills"),
+                ("project", ".opencode/skill"),
+                ("agent", "skills"),
+                ("agent", "skill"),
+                ("project", ".agents/skills"),
+                ("project", ".claude/skills"),
+                ("home", ".agents/skills"),
+                ("home", ".claude/skills"),
             ),
             settings="plugins/crossgate.js",
             project_settings=".opencode/plugins/crossgate.js",

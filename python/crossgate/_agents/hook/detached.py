@@ -14,9 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from crossgate._agents.hook.agents import Agent
+from crossgate._agents.hook.agents import AGENTS, Agent
 from crossgate._agents.hook.session_state import note
-from crossgate._agents.hook.skill_library import SkillLibrary, build, is_stale
+from crossgate._agents.hook.skill_library import SkillLibrary, build, is_stale, plugin_folders
 from crossgate._support.errors import CrossgateError, first_line
 from crossgate._support.files import file_lock
 
@@ -119,13 +119,17 @@ def _rebuild(arguments: list[str]) -> None:
     """Build an index unless another process is building; failures are written to the log."""
     name, folder, *rest = arguments
     again = "--again" in rest[: rest.index("--")]
-    library = SkillLibrary(sources=tuple(rest[rest.index("--") + 1 :]), folder=Path(folder))
+    library = SkillLibrary(
+        sources=tuple(rest[rest.index("--") + 1 :]),
+        folder=Path(folder),
+        namespaces=plugin_folders(AGENTS[name]),
+    )
     with file_lock(library.folder / "refresh.lock") as free:
         if not free or not (again or is_stale(library)):
             return
         values: dict[str, Any] = {"agent": name, "outcome": "indexed", "reason": "changed"}
         try:
-            count, left_out = build(library)
+            count, left_out = build(AGENTS[name], library)
             values["documents"] = count
             if left_out:
                 values["detail"] = f"{len(left_out)} left out, the first: {left_out[0]}"

@@ -300,15 +300,16 @@ def _indexed(
 
         return len(Index.open(options.index)), []
     if not library.sources:
-        folders = [agent.folder / name for name in agent.own_skills]
+        folders = [agent.folder / name for name in agent.skills_below("agent")]
+        below = " nor ".join(agent.skills_below("project"))
         raise SourceError(
             "no_documents",
             f"{agent.name} has no skills: there is neither {' nor '.join(map(str, folders))}, nor "
-            f"{' nor '.join(agent.project_skills)} here. Name a folder with --skills FOLDER",
+            f"{below} here. Name a folder with --skills FOLDER",
         )
     try:
         with file_lock(library.folder / "refresh.lock"):  # the index is replaced atomically anyway
-            return build(library, progress)
+            return build(agent, library, progress)
     except OSError as error:
         raise SourceError(
             "unwritable", f"cannot write to {library.folder}: {error.strerror or error}"

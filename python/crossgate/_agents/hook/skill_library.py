@@ -9,12 +9,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import crossgate._core as _core
 from crossgate._agents.hook.agents import Agent
 from crossgate._support.errors import CrossgateError
 from crossgate._support.files import EXAMPLES, POLICY, atomic_write, read_source
+
+if TYPE_CHECKING:
+    from crossgate._values.results import Document
 
 SCHEMA = "crossgate-hook/1"
 
@@ -59,7 +62,8 @@ class SkillLibrary:
     """The skills of one agent in one working folder.
 
     Attributes:
-        sources: Absolute paths of readable folders of skills, those of the project first.
+        sources: Absolute paths of readable folders of skills. Of two skills with one name, the
+            agent loads that of the first.
         namespaces: Names of plug-ins by their folders of skills.
         folder: The folder of index and manifest.
     """
@@ -108,23 +112,17 @@ def library_of(agent: Agent, folder: str, extra: Iterable[str] = ()) -> SkillLib
     """
     project = project_of(agent, folder)
     home = Path.home()
-    folders: list[tuple[Path, Path | None]] = [(Path(name).expanduser(), None) for name in extra]
     own = _own_folders(agent, project, home)
-    folders += own
-    plugins = []
-    if agent.name in ("claude", "opencode"):
-        plugins = _plugins(home / ".claude" if agent.name == "opencode" else agent.folder)
-        folders += [(path, None) for path, _ in plugins]
+    plugins = plugin_folders(agent)
+    more = [*(Path(name).expanduser() for name in extra), *map(Path, plugins)]
+    folders = [*own, *((path, None) for path in more)]
     folders += [(path.with_name(path.name + PARKED), within) for path, within in own]
     sources: dict[str, str] = {}
     for path, within in folders:
         with suppress(OSError):  # a relative path in a deleted working folder
             for source in _readable(os.path.abspath(path), within):
                 sources.setdefault(os.path.realpath(source), source)
-    namespaces = {str(path): name for path, name in plugins}
-    return SkillLibrary(
-        sources=tuple(sources.values()), folder=hook_folder(), namespaces=namespaces
-    )
+    return SkillLibrary(sources=tuple(sources.values()), folder=hook_folder(), namespaces=plugins)
 
 
 def own_folders(agent: Agent) -> list[str]:
@@ -135,11 +133,12 @@ def own_folders(agent: Agent) -> list[str]:
 
 def _own_folders(agent: Agent, project: Path | None, home: Path) -> list[tuple[Path, Path | None]]:
     """Return the folders of skills, each with the project that its links must not leave."""
-    folders: list[tuple[Path, Path | None]] = []
-    if project is not None:
-        folders += [(project / name, project) for name in agent.project_skills]
-    folders += [(agent.folder / name, None) for name in agent.own_skills]
-    return [*folders, *((home / name, None) for name in agent.user_skills)]
+    bases = {"agent": agent.folder, "home": home, "project": project}
+    return [
+        (base / name, project if below == "project" else None)
+        for below, name in agent.skills
+        if (base := bases[below]) is not None
+    ]
 
 
 def project_of(agent: Agent, folder: str) -> Path | None:
@@ -158,7 +157,7 @@ def project_of(agent: Agent, folder: str) -> Path | None:
     for ancestor in (path, *path.parents)[:_UP]:
         if os.path.realpath(ancestor) == home:
             return None
-        marks = (".git", *agent.project_skills)
+        marks = (".git", *agent.skills_below("project"))
         if (named and ancestor == path) or any(os.path.exists(ancestor / mark) for mark in marks):
             return ancestor
     return None
@@ -189,17 +188,23 @@ def _linked(folder: str) -> list[str]:
         return []
 
 
-def _plugins(folder: Path) -> list[tuple[Path, str]]:
-    """Return the skill folders and names of the plug-ins that are installed and not disabled."""
+def plugin_folders(agent: Agent) -> dict[str, str]:
+    """Return the skill folders of plug-ins that are installed and not disabled, with their names.
+
+    Claude Code has plug-ins, and opencode gets those of Claude Code.
+    """
+    if agent.name not in ("claude", "opencode"):
+        return {}
+    folder = Path.home() / ".claude" if agent.name == "opencode" else agent.folder
     plugins = _json(folder / "plugins" / "installed_plugins.json").get("plugins")
     enabled = _json(folder / "settings.json").get("enabledPlugins")
     off = {name for name, on in enabled.items() if on is False} if isinstance(enabled, dict) else ()
-    folders: list[tuple[Path, str]] = []
+    folders: dict[str, str] = {}
     for name, installs in plugins.items() if isinstance(plugins, dict) else ():
         for install in installs if isinstance(installs, list) else [installs]:
             path = install.get("installPath") if isinstance(install, dict) else None
             if name not in off and isinstance(path, str) and os.path.isabs(path):
-                folders.append((Path(path) / "skills", name.partition("@")[0]))
+                folders[str(Path(path) / "skills")] = name.partition("@")[0]
     return folders
 
 
@@ -251,10 +256,41 @@ def seen(sources: Iterable[str], *, deadline: float | None = None) -> dict[str, 
     return stamps
 
 
-def build(library: SkillLibrary, progress: Any = None) -> tuple[int, list[str]]:
-    """Build the index of a library, and write a manifest of the files.
+def hidden_skills(
+    agent: Agent, library: SkillLibrary, documents: Iterable[Document]
+) -> dict[str, str]:
+    """Return the ids of skills that the agent does not load, each with the file that it loads.
 
-    Unchanged texts keep their vectors.
+    These are skills of another folder with the same name. Plug-ins have names of their own.
+
+    Args:
+        agent: The agent.
+        library: Its skills.
+        documents: The documents of `library.sources`, in this order.
+    """
+    if agent.lists_namesakes:
+        return {}
+    first: dict[tuple[str, str, str], Document] = {}
+    hidden: dict[str, str] = {}
+    for document in documents:
+        root, folder = str(document.metadata["root"]), file_of_skill(document).parent.name
+        loaded = first.setdefault(
+            (library.namespaces.get(root, ""), document.title, folder), document
+        )
+        if loaded.metadata["root"] != root:
+            hidden[document.id] = str(file_of_skill(loaded))
+    return hidden
+
+
+def file_of_skill(document: Document) -> Path:
+    """Return the SKILL.md of a skill that was read from a folder."""
+    return Path(str(document.metadata["root"]), str(document.metadata["path"]))
+
+
+def build(agent: Agent, library: SkillLibrary, progress: Any = None) -> tuple[int, list[str]]:
+    """Build the index of an agent's library, and write a manifest of the files.
+
+    Skills that the agent does not load are left out. Unchanged texts keep their vectors.
 
     Returns:
         The number of skills, and a line for each skill that was left out.
@@ -277,7 +313,9 @@ def build(library: SkillLibrary, progress: Any = None) -> tuple[int, list[str]]:
             opened = Index.open(library.index)
             opened.load()  # raises for a damaged index
             earlier = opened
-        index = Index.build(loaded.documents, reuse=earlier, progress=progress)
+        hidden = hidden_skills(agent, library, loaded.documents)
+        documents = [document for document in loaded.documents if document.id not in hidden]
+        index = Index.build(documents, reuse=earlier, progress=progress)
         with examples_lock(library.lessons):
             # Earlier versions kept the lessons beside each index.
             for examples in (examples_beside(library.index), library.lessons):
@@ -289,10 +327,14 @@ def build(library: SkillLibrary, progress: Any = None) -> tuple[int, list[str]]:
         # A failed build is repeated only after a change.
         with atomic_write(library.manifest) as stream:
             json.dump({**made, "seen": before}, stream)
+    places = {loaded.places[id].path: file for id, file in hidden.items()}
     left_out = [
         str(problem)
         for problem in loaded.problems
-        if "a link out of the folder" not in problem.reason
+        if "a link out of the folder" not in problem.reason and problem.path not in places
+    ]
+    left_out += [
+        f"{path}: left out, since {agent.name} loads {file}" for path, file in places.items()
     ]
     if len(before) >= MOST_ENTRIES:
         left_out.append(

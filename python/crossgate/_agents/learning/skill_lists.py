@@ -18,7 +18,13 @@ from typing import Any, Literal, TypeGuard
 
 from crossgate._agents.hook.agents import Agent
 from crossgate._agents.hook.settings import read
-from crossgate._agents.hook.skill_library import is_parked_folder, library_of, project_of
+from crossgate._agents.hook.skill_library import (
+    file_of_skill,
+    hidden_skills,
+    is_parked_folder,
+    library_of,
+    project_of,
+)
 from crossgate._agents.learning.adoption import CHARS_PER_TOKEN, bare
 from crossgate._sources.reading import read_sources
 from crossgate._sources.transcripts import Turn
@@ -27,7 +33,7 @@ from crossgate._support.files import read_source
 from crossgate._support.limits import SETTINGS_BYTES
 from crossgate._values.results import Document
 
-Shown = Literal["full", "shortened", "name only", "parked"]
+Shown = Literal["full", "shortened", "name only", "parked", "hidden"]
 
 _ENTRY_CHARS = 4
 """Characters of an entry in the list besides name and description."""
@@ -102,10 +108,11 @@ class ListedSkill:
     Attributes:
         name: The name by which the agent knows the skill.
         path: Its SKILL.md.
-        tokens: Estimated tokens of its entry in the list; 0 if it is parked.
+        tokens: Estimated tokens of its entry in the list; 0 if it is parked or hidden.
         uses: Number of prompts after which the agent opened it.
         last_use: Time of the last of these prompts; may be empty.
-        shown: Whether the budget shows the description.
+        shown: Whether the budget shows the description; `hidden` if another skill has the name.
+        loaded: The SKILL.md that the agent loads by this name.
     """
 
     name: str
@@ -114,6 +121,7 @@ class ListedSkill:
     uses: int
     last_use: str
     shown: Shown
+    loaded: Path
 
 
 def list_skills(agent: Agent, folder: str, turns: Iterable[Turn]) -> list[ListedSkill]:
@@ -143,8 +151,9 @@ def list_skills(agent: Agent, folder: str, turns: Iterable[Turn]) -> list[Listed
             count, last = uses.get(name, (0, ""))
             uses[name] = count + 1, max(last, turn.time)
     budget = budget_of(agent, folder)
+    hidden = hidden_skills(agent, library, documents)
     entries = [
-        _entry(document, name, budget, uses)
+        _entry(document, name, budget, uses, hidden.get(document.id))
         for document, name in zip(documents, names, strict=True)
     ]
     order = sorted(
@@ -153,14 +162,10 @@ def list_skills(agent: Agent, folder: str, turns: Iterable[Turn]) -> list[Listed
     return _with_budget(order, budget)
 
 
-def _path(document: Document) -> Path:
-    return Path(str(document.metadata["root"]), str(document.metadata["path"]))
-
-
 def _name(document: Document, namespaces: Mapping[str, str]) -> str:
     """Return the name by which the agent knows a skill."""
     plugin = namespaces.get(str(document.metadata["root"]))
-    name = _path(document).parent.name
+    name = file_of_skill(document).parent.name
     return f"{plugin}:{name}" if plugin else name
 
 
@@ -169,18 +174,23 @@ def _entry(
     name: str,
     budget: ListBudget | None,
     uses: Mapping[str, tuple[int, str]],
+    hidden_by: str | None,
 ) -> ListedSkill:
     description = document.text[: budget.description_chars if budget else None]
-    parked = is_parked_folder(str(document.metadata["root"]))
+    shown: Shown = "hidden" if hidden_by else "full"
+    if is_parked_folder(str(document.metadata["root"])):
+        shown = "parked"
     chars = len(name) + len(description) + _ENTRY_CHARS
-    count, last = uses.get(name.lower(), (0, ""))
+    count, last = uses.get(name.lower(), (0, "")) if shown != "hidden" else (0, "")
+    path = file_of_skill(document)
     return ListedSkill(
         name=name,
-        path=_path(document),
-        tokens=0 if parked else -(-chars // CHARS_PER_TOKEN),
+        path=path,
+        tokens=-(-chars // CHARS_PER_TOKEN) if shown == "full" else 0,
         uses=count,
         last_use=last,
-        shown="parked" if parked else "full",
+        shown=shown,
+        loaded=Path(hidden_by) if hidden_by else path,
     )
 
 
