@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
         raise InputError(
             "out_of_range", "--proxy finds tools itself: leave out --index and --tools"
         )
-    package("mcp", "crossgate mcp", extra="mcp")
+    package("mcp", "crossgate mcp", extra="mcp", major=2)
     if options.proxy:
         from crossgate._agents.mcp.proxy import serve
 
