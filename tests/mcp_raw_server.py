@@ -60,6 +60,22 @@ TOOLS: dict[str, list[Any]] = {
 }
 
 
+SKILLS: list[Any] = [
+    {
+        "uri": "skill://a/silver-polish/SKILL.md",
+        "frontmatter": {"name": "silver-polish", "description": "Polish the silver spoons."},
+        "resources": "dynamic",
+    },
+    {
+        "uri": "skill://b/weather/SKILL.md",
+        "frontmatter": {"name": "weather", "description": "Sun."},
+    },
+    {"uri": "skill://c", "frontmatter": {"name": "c", "description": 7}},
+    {"frontmatter": {"name": "d", "description": "No address."}},
+    {"uri": "skill://e", "frontmatter": ["e"]},
+    None,
+]
+
 DEEP = tool("deep", "A tool with a schema of many levels.")
 DIGITS = b"-" + b"7" * 5_000
 LEVELS = {"deep": 300, "abyss": 100_000}
@@ -77,7 +93,19 @@ def answer(behaviour: str, method: str, params: dict[str, Any]) -> dict[str, Any
     if method == "initialize":
         version = params["protocolVersion"]
         told = {"name": f"raw\x1b {behaviour}", "version": "1"}
-        return {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": told}
+        can: dict[str, Any] = {"tools": {}}
+        if behaviour == "skilled":
+            can |= {"resources": {}, "extensions": {"io.modelcontextprotocol/skills": {}}}
+        return {"protocolVersion": version, "capabilities": can, "serverInfo": told}
+    if method == "skills/list":
+        return (
+            {"skills": SKILLS[3:]}
+            if params.get("cursor")
+            else {
+                "skills": SKILLS[:3],
+                "nextCursor": "3",
+            }
+        )
     if method == "tools/list":
         if behaviour in ("deep", "abyss"):
             return {"tools": [TOOLS["hostile"][0], {**DEEP, "inputSchema": "DEEP"}]}

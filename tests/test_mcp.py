@@ -237,7 +237,7 @@ def test_listings_follow_the_protocol(skills: Path, tmp_path: Path, mode: str, p
         if not proxy:
             assert all(item.output_schema for item in tools.values())
             assert (await asked.list_resources()).resources == []
-            (template,) = (await asked.list_resource_templates()).resource_templates
+            template, _ = (await asked.list_resource_templates()).resource_templates
             assert template.mime_type == "text/markdown"
             uri = template.uri_template.replace("{id}", "git-history")
             (read,) = (await asked.read_resource(uri)).contents
@@ -291,9 +291,89 @@ def test_bad_calls_get_an_error_and_the_server_continues(skills: Path, tmp_path:
     with_client(act, "-i", str(skills), "--tools", late, "--reranker", "none")
 
 
+def test_skills_are_served_and_read_over_mcp(tmp_path: Path) -> None:
+    """FastMCP's client compares each file with its digest, and the front matter with the entry."""
+    pytest.importorskip("fastmcp", reason="fastmcp is not installed")
+    from fastmcp import Client
+    from fastmcp.client.transports import StdioTransport
+    from fastmcp.skills import SkillsClientExtension
+
+    library, index = tmp_path / "skills", tmp_path / "skills.cgx"
+    for name, folder in {"csv-cleaner": "a/csv-cleaner", "chart": "odd", "Not One": "b"}.items():
+        (library / folder).mkdir(parents=True)
+        text = (
+            f"---\nname: {name}\ndescription: Work with tables.\nmeta: {{a: [1, x]}}\n---\nBody\n"
+        )
+        (library / folder / "SKILL.md").write_bytes(text.encode())
+    files = {"scripts/run.py": b"print()\r\n", "b.png": b"\x89PNG\xff", ".env": b"secret"}
+    (library / "odd/scripts").mkdir()
+    for path, data in files.items():
+        (library / "odd" / path).write_bytes(data)
+    (library / "odd/link").symlink_to("/etc/hostname")
+    assert run("index", str(library), "-o", str(index)).returncode == 0
+
+    async def session() -> None:
+        line = command("mcp", "-i", str(index))
+        transport = StdioTransport(line[0], line[1:], env=dict(os.environ))
+        async with Client(transport, extensions=[SkillsClientExtension()]) as asked:
+            listed = {item.uri: item for item in await asked.list_skills()}
+            uris = {f"skill://crossgate/{name}/SKILL.md" for name in ("csv-cleaner", "chart")}
+            assert set(listed) == uris  # a name with a space is not allowed
+            for uri, entry in listed.items():
+                assert await asked.get_skill(uri) == entry
+                await asked.read_skill(uri)
+            chart = await asked.read_skill("skill://crossgate/chart/SKILL.md")
+            read = dict(chart.files)
+            assert read.keys() == {"SKILL.md", "scripts/run.py", "b.png"}
+            assert all(data == files[path] for path, data in read.items() if path in files)
+            for path in (".env", "link", "../a/csv-cleaner/SKILL.md", "%2e%2e/b/SKILL.md"):
+                with pytest.raises(mcp.MCPError):
+                    await asked.read_resource(f"skill://crossgate/chart/{path}")
+            with pytest.raises(mcp.MCPError, match="unknown_document") as caught:
+                await asked.get_skill("skill://crossgate/none/SKILL.md")
+            assert caught.value.code == -32602
+
+    anyio.run(session)
+    again = tmp_path / "again.cgx"
+    done = run("index", "--mcp", shlex.join(command("mcp", "-i", str(index))), "-o", str(again))
+    assert done.returncode == 0, done.stderr
+    assert {"csv-cleaner", "chart", "find_skill"} < set(Index.open(again).ids)
+
+
+def test_skills_of_a_server_are_indexed_by_their_entries(tmp_path: Path) -> None:
+    index = tmp_path / "served.cgx"
+    done = run(
+        "index", "--mcp", shlex.join([sys.executable, str(RAW), "skilled"]), "-o", str(index)
+    )
+    assert done.returncode == 0, done.stderr
+    assert [f"skill {number}" in done.stderr for number in range(1, 7)] == [False] + [True] * 5
+    assert "renamed" in done.stderr  # a tool has the name of the second
+    opened = Index.open(index)
+    assert len(opened) == 3
+    place = {"server": "raw\ufffd skilled", "uri": "skill://a/silver-polish/SKILL.md"}
+    assert opened["silver-polish"].metadata.keys() == place.keys()
+
+    async def act(asked: Any) -> None:
+        found = await asked.call_tool("find_skill", {"prompt": "polish the silver spoons"})
+        (pick,) = found.structured_content["selected"]
+        assert pick["uri"] == place["uri"]
+        assert pick["server"].startswith("raw")
+
+    with_client(act, "-i", str(index), "--reranker", "none")
+
+
+MISSING = "import sys; sys.modules['mcp'] = None"
+EARLIER = "import importlib.metadata as m; m.version = lambda name: '1.30.0'"
+
+
 @pytest.mark.parametrize("arguments", [["mcp"], ["index", "--mcp", "server", "-o", "tools.cgx"]])
-def test_a_missing_extra_is_named(arguments: list[str], tmp_path: Path) -> None:
-    without = f"import sys; sys.modules['mcp'] = None; {SCRIPT}"
+@pytest.mark.parametrize(
+    ("state", "said"), [(MISSING, "is not installed"), (EARLIER, "mcp 1.30.0")]
+)
+def test_a_missing_extra_is_named(
+    arguments: list[str], state: str, said: str, tmp_path: Path
+) -> None:
+    without = f"{state}; {SCRIPT}"
     done = subprocess.run(
         [sys.executable, "-c", without, *arguments],
         capture_output=True,
@@ -304,6 +384,7 @@ def test_a_missing_extra_is_named(arguments: list[str], tmp_path: Path) -> None:
     )
     assert done.returncode == 2
     assert "dependency_missing" in done.stderr
+    assert said in done.stderr
     assert "pip install 'crossgate[mcp]'" in done.stderr
     assert "Traceback" not in done.stderr
 
@@ -822,7 +903,7 @@ def test_a_skill_resource_is_sanitised(tmp_path: Path) -> None:
 
 
 def test_a_failing_server_is_named(tmp_path: Path) -> None:
-    from crossgate._agents.mcp.listing import list_tools
+    from crossgate._agents.mcp.listing import list_served
 
     def started(behaviour: str) -> str:
         return shlex.join([sys.executable, str(RAW), behaviour, str(tmp_path)])
@@ -833,7 +914,7 @@ def test_a_failing_server_is_named(tmp_path: Path) -> None:
         ("/no/such/program --really", 60, "failed"),
     ):
         with pytest.raises(SourceError, match=reason) as caught:
-            list_tools(line, seconds=seconds)
+            list_served(line, seconds=seconds)
         assert caught.value.code == "server_failed"
         assert line.split()[0] in str(caught.value)
     pid_file = tmp_path / "silent.pid"

@@ -29,7 +29,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="COMMAND",
         action="append",
         default=[],
-        help="an MCP server to start, whose tools are read; repeat it for more",
+        help="an MCP server to start, whose tools and skills are read; repeat it for more",
     )
     parser.add_argument("-o", "--output", metavar="FILE", required=True, help="index file to write")
 
@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
     examples = examples_beside(output)
     read_examples(examples)  # before documents are embedded, which takes long
     earlier = _earlier_index(output)
-    loaded = _tools_of_servers(options) if options.mcp else documents_of(options)
+    loaded = _with_servers(options) if options.mcp else documents_of(options)
     say_skipped(loaded.problems, ", ".join([*options.source, *options.mcp]))
     say_left_out(loaded.left_out)
     built = index_of(loaded, options, earlier)
@@ -83,12 +83,12 @@ def run(options: argparse.Namespace) -> int:
     return DONE
 
 
-def _tools_of_servers(options: argparse.Namespace) -> Loaded:
-    """Read the sources and the tools of the servers."""
-    from crossgate._agents.mcp.listing import list_tools
+def _with_servers(options: argparse.Namespace) -> Loaded:
+    """Read the sources and the tools and skills of the servers."""
+    from crossgate._agents.mcp.listing import list_served
     from crossgate._sources.reading import read_sources
 
-    servers = [list_tools(command, warn=say) for command in options.mcp]
+    servers = [list_served(command, warn=say) for command in options.mcp]
     return read_sources(options.source, kind=options.kind, servers=servers)
 
 

@@ -20,6 +20,7 @@ from crossgate._sources.openapi import is_openapi, operations_of
 from crossgate._sources.rows import document_from, parse_json
 from crossgate._sources.skill_files import (
     description_of,
+    document_of_entry,
     front_matter,
     may_be_suggested,
     refuse_manual,
@@ -108,11 +109,20 @@ class Loaded:
     places: Mapping[str, SourceLocation] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Served:
+    """The name of an MCP server, its tools, and the entries of its skills."""
+
+    name: str
+    tools: Sequence[object]
+    skills: Sequence[object] = ()
+
+
 def read_sources(
     paths: Sequence[str | os.PathLike[str]],
     *,
     kind: Kind = "auto",
-    servers: Iterable[tuple[str, Sequence[object]]] = (),
+    servers: Iterable[Served] = (),
 ) -> Loaded:
     """Read documents from files and folders.
 
@@ -137,7 +147,7 @@ def read_sources(
         kind: The kind of all paths; `auto` detects it for each: by the suffix of a file; a folder
             is BEIR if it has a `corpus.jsonl`, skills if there is a SKILL.md anywhere below, else
             the first of text, JSON lines and tools that it has files of.
-        servers: Names of tool servers with their tools; they come after the paths, and a server's
+        servers: MCP servers with their tools and skills; they come after the paths, and a server's
             name is used as the name of a file would be.
 
     Raises:
@@ -151,9 +161,10 @@ def read_sources(
     reader = _Reader()
     for root in roots:
         reader.read(root, kind)
-    for name, tools in servers:
-        reader.add_tools(name, name, tools)
-        roots.append(name)
+    for server in servers:
+        reader.add_tools(server.name, server.name, server.tools)
+        reader.add_skills(server.name, server.skills)
+        roots.append(server.name)
     if not reader.documents:
         message = f"no documents in {', '.join(map(printable, roots)) or 'an empty list of paths'}"
         if reader.problems:
@@ -427,6 +438,18 @@ class _Reader:
         """Add the tools of a file or server."""
         named = ((f"tool {number}", tool) for number, tool in enumerate(tools, 1))
         self._add_named(path, stem, named)
+
+    def add_skills(self, server: str, entries: Sequence[object]) -> None:
+        """Add the skills of a server by their entries alone, since hosts read files when needed."""
+        for number, entry in enumerate(entries, 1):
+            try:
+                document = document_of_entry(entry, server)
+                other = f"{document.id} ({server})"
+                self._add(document, SourceLocation(server), other=other, label=f"skill {number}: ")
+            except LeftOut as error:
+                self._leave_out(server, f"skill {number}: {error}")
+            except Unusable as error:
+                self._report(server, None, f"skill {number}: {error}")
 
     def _add_named(self, path: str, stem: str, tools: Iterable[tuple[str, object]]) -> None:
         """Add tools, each with a label for reports."""

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from crossgate._sources.common import LeftOut, Unusable, is_unicode
 from crossgate._sources.yaml_documents import Scalar, parse_scalars, parse_yaml
+from crossgate._values.results import Document
 
 _FRONT_MATTER_CHARS = 64 * 1024
 _WHEN_TO_USE = ("when_to_use", "when-to-use")
@@ -92,6 +93,38 @@ def front_matter(text: str) -> tuple[dict[str, Value], str]:
     if invalid and "description" not in values:
         raise invalid
     return values, text[match.end() :].strip()
+
+
+def json_of_front_matter(text: str) -> dict[str, object]:
+    """Return all of the front matter as a JSON object.
+
+    Raises:
+        Unusable: If there is none, or it is not a mapping in valid YAML.
+    """
+    match = _FRONT_MATTER.match(text)
+    values = parse_yaml(match[1] or "") if match else None
+    if not isinstance(values, dict):
+        raise Unusable("the front matter is not a mapping of keys to values", 1)
+    return values
+
+
+def document_of_entry(entry: object, server: str) -> Document:
+    """Return the document of a skill that an MCP server lists, from its front matter.
+
+    Raises:
+        LeftOut: As `refuse_manual`.
+        Unusable: If URI, name or description is missing.
+    """
+    given = entry if isinstance(entry, dict) else {}
+    front = given.get("frontmatter")
+    front = front if isinstance(front, dict) else {}
+    found = (given.get("uri"), front.get("name"), front.get("description"))
+    uri, name, text = (value.strip() if isinstance(value, str) else "" for value in found)
+    if not all((uri, name, text)) or not is_unicode(uri + name + text):
+        raise Unusable("an entry of skills/list needs a uri, and a name and description as text")
+    if any(front.get(key) is True for key in _MANUAL):
+        raise LeftOut("disable-model-invocation reserves it for people")
+    return Document(id=name, title=name, text=text, metadata={"server": server, "uri": uri})
 
 
 def refuse_manual(values: dict[str, Value]) -> None:

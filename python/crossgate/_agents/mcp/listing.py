@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
+from crossgate._sources.reading import Served
 from crossgate._support.errors import CrossgateError, InputError, SourceError, first_line
 from crossgate._support.extras import package
 from crossgate._support.sanitize import sanitize_line
@@ -23,10 +24,10 @@ _PAGES = 1_000
 """Maximum number of pages of a list, against servers whose list never ends."""
 
 
-def list_tools(
+def list_served(
     command: str, *, seconds: float = START_SECONDS, warn: Callable[[str], None] = lambda line: None
-) -> tuple[str, list[object]]:
-    """Start a server, and return its name and its tools in the form of `tools/list`.
+) -> Served:
+    """Start a server, and return its tools and skills in the forms of the protocol's lists.
 
     The server is stopped before this function returns.
 
@@ -40,7 +41,7 @@ def list_tools(
         SourceError: `server_failed` if it cannot be started, ends, or takes too long.
         ModelError: `dependency_missing` without the extra `mcp`.
     """
-    package("mcp", "reading an MCP server", extra="mcp")
+    package("mcp", "reading an MCP server", extra="mcp", major=2)
     import anyio
 
     try:
@@ -55,11 +56,12 @@ def list_tools(
 
 async def _list(
     words: list[str], command: str, seconds: float, warn: Callable[[str], None]
-) -> tuple[str, list[object]]:
+) -> Served:
     import anyio
     import mcp
     from mcp.client.stdio import stdio_client
 
+    from crossgate._agents.mcp.served_skills import skills_of
     from crossgate._agents.mcp.unparsable_messages import repaired
 
     server = mcp.StdioServerParameters(
@@ -72,7 +74,10 @@ async def _list(
         with anyio.fail_after(seconds):
             transport = repaired(stdio_client(server), lambda line: warn(f"{command}: {line}"))
             async with mcp.Client(transport) as client:
-                tools = await tools_of(client)
+                skills = await skills_of(client, _PAGES)
+                # A server of skills alone need not know the request for tools.
+                only_skills = skills and client.server_capabilities.tools is None
+                tools = [] if only_skills else await tools_of(client)
                 info = client.server_info
     except CrossgateError:
         raise
@@ -83,7 +88,8 @@ async def _list(
             f"the MCP server {command!r} {reason}; run the command by hand to see its output",
         ) from error
     name = sanitize_line(info.name if info is not None else "") or PurePath(words[0]).name
-    return name, [tool.model_dump(by_alias=True, exclude_none=True) for tool in tools]
+    dumped = [tool.model_dump(by_alias=True, exclude_none=True) for tool in tools]
+    return Served(name, dumped, skills)
 
 
 async def tools_of(client: mcp.Client) -> list[mcp.Tool]:
