@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from crossgate import Document
 from crossgate._cli import run
 from crossgate._lint.audit import audit, grade_of
-from crossgate._lint.rules import LIMITS
+from crossgate._lint.checking import LIMITS
 
 
 def graded(body: str, text: str = "Knit a jumper") -> str:

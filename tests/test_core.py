@@ -6,7 +6,7 @@ import math
 import subprocess
 import sys
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
 from types import GetSetDescriptorType
@@ -26,10 +26,6 @@ from crossgate._sources.projects import DEPENDENCIES, NAMES, SUFFIXES
 COSINE_ALONE = Blend(cosine_weight=1.0, bm25_weight=0.0)
 
 
-def rows(texts: Sequence[str]) -> list[tuple[str, str, str, str, list[tuple[int, int]], str, None]]:
-    return [(f"{place:03}", "", text, "", [], "{}", None) for place, text in enumerate(texts)]
-
-
 def search(
     core: _core.Index, query: str, vector: Any, *, blend: Blend, per_channel: int
 ) -> list[_core.Scored]:
@@ -37,27 +33,6 @@ def search(
     found, documents = core.search(query, vector, blend=blend, per_channel=per_channel)
     assert documents == [core.get(one.id) for one in found]
     return found
-
-
-def bm25_of(core: _core.Index, query: str, count: int) -> dict[str, tuple[float, int]]:
-    found = search(core, query, None, blend=Blend(), per_channel=max(2, count))
-    assert len(found) == count
-    return {one.id: (one.bm25, one.overlap) for one in found}
-
-
-def test_bm25_of_a_changed_index_equals_bm25_from_scratch() -> None:
-    texts = ["red fox", "red hen and a red comb", "lazy dog", "quick brown fox", "hen house"]
-    changed = _core.Index("english", "", 0)
-    changed.upsert(rows(["something else entirely", *texts[1:], "a red herring", "no more"]))
-    changed.upsert([("000", "", texts[0], "", [], "{}", None)])
-    assert changed.remove(["005"])
-    assert changed.remove(["006"])
-    assert not changed.remove(["006"])
-    fresh = _core.Index("english", "", 0)
-    fresh.upsert(rows(texts))
-    for query in ("red fox", "hen", "dog house red", "herring", "else more"):
-        assert bm25_of(changed, query, 5) == bm25_of(fresh, query, 5)
-    assert changed.fingerprint() == fresh.fingerprint()
 
 
 @pytest.mark.parametrize("dimension", [1, 2, 15, 16, 17, 384])
@@ -77,28 +52,6 @@ def test_cosines_equal_numpy(dimension: int) -> None:
     # The best blend first, and every cosine inside its bounds.
     assert [one.blend for one in found] == sorted((one.blend for one in found), reverse=True)
     assert all(one.cosine is not None and -1 <= one.cosine <= 1 for one in found)
-
-
-def test_top_k_is_the_top() -> None:
-    generator = np.random.default_rng(0)
-    matrix = generator.normal(size=(9_000, 8)).astype(np.float32)
-    query = generator.normal(size=8).astype(np.float32)
-    core = _core.Index("none", "test", 8)
-    core.upsert([(f"{place:04}", "", "", "", [], "{}", row) for place, row in enumerate(matrix)])
-    cosines = matrix @ query / np.linalg.norm(matrix, axis=1)
-    expected = [f"{place:04}" for place in np.argsort(-cosines)[:12]]
-    found = search(core, "", array("f", query), blend=COSINE_ALONE, per_channel=12)
-    assert [one.id for one in found] == expected
-
-
-def test_each_channel_brings_its_own_candidates() -> None:
-    core = _core.Index("none", "test", 2)
-    for place in range(3):
-        core.upsert([(f"near{place}", "", "hay", "", [], "{}", [1.0, place / 100])])
-        core.upsert([(f"word{place}", "", "needle " * (place + 1), "", [], "{}", [-1.0, 0.0])])
-    for blend in (COSINE_ALONE, Blend(cosine_weight=0.0, bm25_weight=1.0)):
-        found = search(core, "needle", [1.0, 0.0], blend=blend, per_channel=2)
-        assert {one.id for one in found} == {"near0", "near1", "word1", "word2"}
 
 
 NUMBERS = [0.25, -1.0, 3.5]
@@ -229,27 +182,6 @@ def test_a_rerank_score_that_no_sum_can_hold_is_refused(value: float) -> None:
 
 def without_surrogates(text: str) -> bool:
     return text.isprintable() or all(not "\ud800" <= letter <= "\udfff" for letter in text)
-
-
-WORDS = st.lists(st.sampled_from(["red", "fox", "hen", "dog", "ox"]), max_size=8)
-
-
-@given(st.lists(WORDS, min_size=1, max_size=8), WORDS)
-def test_bm25_equals_its_definition(corpus: list[list[str]], query: list[str]) -> None:
-    core = _core.Index("none", "", 0)
-    core.upsert(rows([" ".join(words) for words in corpus]))
-    average = sum(map(len, corpus)) / len(corpus)
-    found = search(core, " ".join(query), None, blend=Blend(), per_channel=len(corpus))
-    by_id = {one.id: one.bm25 for one in found}
-    for place, words in enumerate(corpus):
-        score = 0.0
-        for term in set(query):
-            holding = sum(term in other for other in corpus)
-            count = words.count(term)
-            if count:
-                idf = math.log(1 + (len(corpus) - holding + 0.5) / (holding + 0.5))
-                score += idf * count / (count + 1.2 * (0.25 + 0.75 * len(words) / average))
-        assert by_id.get(f"{place:03}", 0.0) == pytest.approx(score, abs=1e-12)
 
 
 @given(st.text())

@@ -31,8 +31,7 @@ from crossgate._agents.hook.agents import (
     UnreadableCall,
     read_hook_prompt,
 )
-from crossgate._agents.hook.answer import answer
-from crossgate._agents.hook.injection import SHORTLIST_CHARS, Pick, context_of, shortlist_of
+from crossgate._agents.hook.answer import SHORTLIST_CHARS, Pick, answer, context_of, shortlist_of
 from crossgate._agents.hook.options import BadHookOptions, HookOptions, parse
 from crossgate._agents.hook.skill_library import SkillLibrary, build, is_stale, library_of
 from crossgate._agents.learning.skill_lists import list_skills

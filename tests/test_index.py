@@ -106,26 +106,6 @@ def test_an_id_that_no_document_can_have_is_not_there(index: Index) -> None:
     assert index.delete(["half \ud83d"]) == 0
 
 
-def test_the_fingerprint_is_that_of_the_corpus() -> None:
-    first = build()
-    turned = build(dict(reversed(LIBRARY.items())))
-    assert first.fingerprint == turned.fingerprint == build(embedder=None).fingerprint
-    fingerprints = {first.fingerprint}
-    for change in (
-        Document(id="more", text="text"),
-        Document(id="csv-cleaner", text="other text"),
-        Document(id="csv-cleaner", text=LIBRARY["csv-cleaner"], title="title"),
-        # The same letters, cut in another place.
-        Document(id="csv-cleaner", text=LIBRARY["csv-cleaner"][1:], title="c"),
-    ):
-        changed = build()
-        changed.upsert([change])
-        fingerprints.add(changed.fingerprint)
-    assert len(fingerprints) == 5
-    changed.upsert([Document(id="csv-cleaner", text=LIBRARY["csv-cleaner"])])
-    assert changed.fingerprint == first.fingerprint
-
-
 def test_deleting(index: Index) -> None:
     assert index.delete([]) == 0
     assert index.delete(["csv-cleaner", "csv-cleaner", "nobody"]) == 1
@@ -376,37 +356,6 @@ def damaged(path: Path, content: bytes) -> tuple[str, str]:
 # Damaged files.
 
 
-def test_a_file_truncated_anywhere(saved: Path) -> None:
-    whole = saved.read_bytes()
-    for length in range(len(whole)):
-        code, message = damaged(saved, whole[:length])
-        assert code == ("not_an_index" if length < 8 else "index_truncated"), length
-        assert str(saved) in message
-        assert REBUILD in message
-    saved.write_bytes(whole)
-    assert Index.open(saved).ids == ["fox", "hen"]
-
-
-def test_a_file_with_any_bit_flipped(saved: Path) -> None:
-    whole = saved.read_bytes()
-    chance = random.Random(0)
-    for place in range(len(whole)):
-        flipped = bytearray(whole)
-        flipped[place] ^= 1 << chance.randrange(8)
-        code, message = damaged(saved, bytes(flipped))
-        if place < 8:
-            expected = {"not_an_index"}
-        elif place < 12:
-            expected = {"index_version"}
-        elif place < 20:  # the length, which is too large or too small now
-            expected = {"index_truncated", "index_corrupt"}
-        else:
-            expected = {"index_corrupt"}
-        assert code in expected, place
-        assert str(saved) in message
-        assert REBUILD in message
-
-
 def test_damaged_block_fails_only_the_calls_that_read_it(saved: Path) -> None:
     """A server asks before it starts, and a change is refused before it changes anything."""
     whole = saved.read_bytes()
@@ -429,18 +378,6 @@ def test_damaged_block_fails_only_the_calls_that_read_it(saved: Path) -> None:
             assert caught.value.code == "index_corrupt"
         assert router.index.ids == ["fox", "hen"]
     assert opened > 20
-
-
-def test_a_file_of_another_version(saved: Path) -> None:
-    whole = saved.read_bytes()
-    code, message = damaged(saved, whole[:8] + (1).to_bytes(4, "little") + whole[12:])
-    assert code == "index_version"
-    assert "version 1" in message
-    assert REBUILD in message
-
-
-def test_a_file_with_bytes_behind_its_end(saved: Path) -> None:
-    assert damaged(saved, saved.read_bytes() + b"\0")[0] == "index_corrupt"
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"PK\x03\x04" * 9, bytes(100), b"\x89CGX"])
@@ -513,14 +450,6 @@ def test_the_file_s_mode_is_the_usual_one(index: Index, tmp_path: Path) -> None:
     usual.write_bytes(b"")
     index.save(path)
     assert oct(path.stat().st_mode) == oct(usual.stat().st_mode)
-
-
-def test_saving_in_the_current_folder(
-    index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    index.save("skills.cgx")
-    assert len(Index.open("skills.cgx")) == len(LIBRARY)
 
 
 SAVE_AGAIN_AND_AGAIN = """

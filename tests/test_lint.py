@@ -15,8 +15,8 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from conftest import WordEmbedder, refused
 from crossgate import Document, Index
 from crossgate._cli import run as run_command
+from crossgate._lint.checking import hubs, shadows, unfindable
 from crossgate._lint.library import DocumentNames, LibraryTerms, Places
-from crossgate._lint.rules import hubs, shadows, unfindable
 from crossgate._lint.sentences import LintedLibrary, Sentence, SentenceResult, own_sentences
 from crossgate._sources.reading import read_sources
 from crossgate.lint import Finding, LintReport, lint

@@ -196,54 +196,6 @@ def test_hit_has_metadata_and_title() -> None:
 # Threads and processes.
 
 
-def test_router_is_thread_safe_while_the_index_changes(index: Index) -> None:
-    router = Router(index, reranker=LengthReranker(), profile=REPLACE)
-    wanted = "csv-cleaner"
-    start, done = threading.Barrier(17), threading.Event()
-    failures: list[object] = []
-
-    def route() -> None:
-        start.wait()
-        try:
-            for _ in range(25):
-                result = router.route(QUERY, limit=None)
-                ids = {hit.id for hit in result.hits}
-                assert result.degraded == ()
-                assert set(LIBRARY) <= ids, ids
-                stage1 = {hit.stage1_rank: hit.id for hit in result.hits}
-                assert stage1[1] == wanted, stage1
-                assert is_replayable(result.trace)
-        except BaseException as error:
-            failures.append(error)
-
-    def change() -> None:
-        start.wait()
-        try:
-            while not done.is_set():
-                index.upsert(
-                    Document(id=f"extra{number}", text="bake bread") for number in range(3)
-                )
-                assert index.delete([f"extra{number}" for number in range(3)]) == 3
-        except BaseException as error:
-            failures.append(error)
-
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        threads = [threading.Thread(target=route) for _ in range(16)]
-        changer = threading.Thread(target=change)
-        for thread in (*threads, changer):
-            thread.start()
-        for thread in threads:
-            thread.join()
-        done.set()
-        changer.join()
-    finally:
-        sys.setswitchinterval(before)
-    assert failures == []
-    assert set(index.ids) == set(LIBRARY)
-
-
 def test_document_deleted_during_a_query_is_still_returned(index: Index) -> None:
     router = Router(index, reranker=None, profile=Profile())
     found = index.search

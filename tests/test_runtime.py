@@ -34,8 +34,8 @@ from crossgate._reranking import cross_encoder, shared_state
 from crossgate._runtime import model_files as registry
 from crossgate._runtime import onnx as runtime
 from crossgate._runtime import threads
-from crossgate._runtime.external_data import check_external_data
 from crossgate._runtime.model_files import LocalModel, locate
+from crossgate._runtime.onnx import check_external_data
 from crossgate.rerankers import Deadline, Scores, passages_of
 
 graphs = pytest.importorskip("onnx", reason="onnx, which writes the graphs, is not installed")

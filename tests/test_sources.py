@@ -16,17 +16,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import crossgate._sources.reading as reading
+import crossgate._sources.tools as tools_module
 from conftest import refused
 from crossgate._cli import run
 from crossgate._retrieval.passages import pieces
-from crossgate._sources import openapi
 from crossgate._sources.common import Unusable
 from crossgate._sources.markdown import chunk_markdown, chunk_plain, sections
-from crossgate._sources.openapi import operations_of
 from crossgate._sources.reading import Loaded, read_sources
 from crossgate._sources.rows import read_candidates
 from crossgate._sources.skill_files import description_of, front_matter
-from crossgate._sources.tools import tool_from
+from crossgate._sources.tools import operations_of, tool_from
 from crossgate._support.errors import CrossgateError, InputError, SourceError
 from crossgate._support.limits import ROW_BYTES
 
@@ -1804,7 +1803,7 @@ def test_shared_schema_is_not_expanded_per_operation(tmp_path: Path) -> None:
 def test_operations_beyond_the_limit_are_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(openapi, "_OPERATIONS", 3)
+    monkeypatch.setattr(tools_module, "_OPERATIONS", 3)
     path = tmp_path / "api.json"
     paths = {f"/{number}": {"get": {"summary": "x"}} for number in range(9)}
     path.write_text(json.dumps({"openapi": "3.0.0", "paths": paths}))

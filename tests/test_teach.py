@@ -20,7 +20,7 @@ from conftest import WordEmbedder, build
 from crossgate import Document, Index, InputError, Router
 from crossgate._agents.learning.lessons import index_file
 from crossgate._agents.learning.lessons import teach as learn
-from crossgate._retrieval.hints import hint_texts
+from crossgate._retrieval.document_index import hint_texts
 from crossgate._sources.examples import examples_beside, read_examples, teach_examples
 from crossgate._sources.reading import read_sources
 from crossgate._support.limits import SKILL_EXAMPLES

@@ -28,9 +28,9 @@ from hypothesis import strategies as st
 from commands import python
 from conftest import refused
 from crossgate import InputError, PairScore, RerankerError
-from crossgate._reranking import http, tokens
+from crossgate._reranking import http
 from crossgate._reranking.providers import PROVIDERS, RequestLimits
-from crossgate._reranking.remote import HOSTED, _batches, checked
+from crossgate._reranking.remote import HOSTED, _batches, checked, count_tokens, cut_to_tokens
 from crossgate.rerankers import (
     CircuitBreaker,
     CohereReranker,
@@ -596,13 +596,13 @@ def test_a_long_query_makes_smaller_batches() -> None:
 
 @given(st.text(max_size=400), st.integers(1, 60))
 def test_cutting_takes_a_beginning_that_fits(text: str, most: int) -> None:
-    kept, was_cut = tokens.cut(text, most)
+    kept, was_cut = cut_to_tokens(text, most)
     assert text.startswith(kept)
     assert was_cut == (kept != text)
-    assert tokens.count(kept, most) <= most
+    assert count_tokens(kept, most) <= most
     if not was_cut:
-        assert tokens.cut(kept, most) == (kept, False)
-    assert tokens.count(text, most) > most or not was_cut
+        assert cut_to_tokens(kept, most) == (kept, False)
+    assert count_tokens(text, most) > most or not was_cut
 
 
 # Keys.

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import threading
-from itertools import count
 from typing import Any
-
-import pytest
 
 from churn import churn
 from crossgate import _core
@@ -50,21 +47,3 @@ def test_concurrent_readers_and_writers_agree_with_a_naive_model() -> None:
     assert found.wrong == []
     assert found.changes == 300
     assert found.reads > 0
-
-
-@pytest.mark.parametrize("dimension", [0, 4])
-def test_replaced_documents_leave_nothing_in_the_index(dimension: int) -> None:
-    index = _core.Index("none", "", dimension)
-    vector = [1.0] * dimension or None
-    numbers = count()
-    for _ in range(6_000):
-        text = " ".join(f"new{next(numbers)}" for _ in range(5))
-        index.upsert([("one", "", text, "", [], "{}", vector)])
-    fresh = _core.Index("none", "", dimension)
-    fresh.upsert([("one", "", text, "", [], "{}", vector)])
-    assert index.fingerprint() == fresh.fingerprint()
-    for query in (text, "new1", "new29999"):
-        changed, other = (
-            opened.search(query, vector, blend=BLEND, per_channel=2)[0] for opened in (index, fresh)
-        )
-        assert [row.to_dict() for row in changed] == [row.to_dict() for row in other]

@@ -1,23 +1,505 @@
-"""Runs all checks on a library and sorts the findings, the worst first."""
+"""The checks of a library of documents; runs them all and sorts the findings, the worst first."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 from crossgate._core import Blend
 from crossgate._decision.router import DEFAULT_PROFILE
 from crossgate._lint.audit import Alarm, Grade, alarms_as_findings, audit, grade_of
-from crossgate._lint.library import SEVERITIES, Finding, LibraryTerms, Places
-from crossgate._lint.rules import confusions, findings
-from crossgate._lint.sentences import LintedLibrary, ask, own_sentences
+from crossgate._lint.library import (
+    SEVERITIES,
+    DocumentNames,
+    Evidence,
+    Field,
+    Finding,
+    LibraryTerms,
+    Places,
+    cut,
+)
+from crossgate._lint.sentences import (
+    LintedLibrary,
+    SentenceResult,
+    ask,
+    own_sentences,
+    split_sentences,
+)
 from crossgate._retrieval.document_index import Index
 from crossgate._sources.common import printable
 from crossgate._sources.reading import Problem, SourceLocation
 from crossgate._support.checks import check_kind
+from crossgate._support.wording import counted, share_of
 from crossgate._values.profile_files import read_profile
 from crossgate._values.results import Document
+
+# Confusion: a document takes at least this number, and this share, of another one's labelled
+# prompts; with the second share, the finding is an error.
+CONFUSED_PROMPTS = 2
+CONFUSED, CONFUSED_BADLY = 0.25, 0.5
+
+WEIGHTS = {"description": 3.0, "trigger": 2.0, "heading": 1.0, "line": 1.0}
+"""Weight of a sentence by kind: prompts resemble descriptions and triggers more than headings."""
+
+NEAR = 0.7
+"""A winner must have this share of the score of the whole document, with the sentence in it.
+
+Leaving a sentence out lowers the score of a document more than other wording of a prompt does, so a
+winner with a much lower score than the whole document is not counted."""
+
+LEVEL = 0.95
+"""With this share or more, a sentence counts as lost entirely."""
+
+SHADOWED, SHADOWED_BADLY = 0.25, 0.6
+"""A document is shadowed if another one wins this share of its sentences, by weight; with the
+second share, the finding is an error."""
+
+PRIOR = 3.0
+"""Weight of a notional won sentence, so that a single loss counts little."""
+
+AHEAD = 2
+"""Number of documents ahead of a sentence's own that count as winners."""
+
+SHORT = 4
+"""A description with fewer different terms, beyond those of the title, is short."""
+
+# A document is unfindable if no sentence of its head ranks it first, and at most the share of its
+# sentences ranks it among the first three, about the rate of chance. It needs as many sentences,
+# and as many in its head.
+UNFOUND_RANKS = 3
+UNFOUND = 1 / 3
+UNFOUND_SENTENCES, UNFOUND_IN_HEAD = 4, 2
+
+# A hub comes up for at least this many times the usual share of the others' sentences, within the
+# bounds, for those of at least three documents. In a small library only rank 1 counts.
+HUB_TIMES = 4.0
+HUB_LEAST, HUB_MOST = 0.03, 0.5
+HUB_OWNERS = 3
+HUB_SMALL = 12
+HUB_FITS = 0.5
+"""A hub must score this share of what the sentence's own whole document scores."""
+
+LIMITS = {"Codex": 1_024, "Claude Code": 1_536}
+"""Maximum number of characters of a description in an agent's list of skills, in November 2026.
+
+1,024 is also the limit of the Agent Skills specification; Claude Code counts `when_to_use`, too."""
+
+SAME = 0.6
+"""Two clauses mean the same if they share this part of their terms (Jaccard similarity)."""
+
+_EXAMPLES = 3
+_FEWEST_TERMS = 2
+_SKILL = "SKILL.md"
+_RETIRED = re.compile(
+    r"\W*(?:deprecated|obsolete|superseded)\b|"
+    r".*\bthis (?:skill|tool) (?:is|has been) (?:deprecated|obsolete|superseded|replaced)\b",
+    re.IGNORECASE | re.DOTALL,
+)
+_USES = re.compile(
+    r"\b(?:use(?:d)?(?: this(?: skill| tool)?| it)?(?: only)? (?:when(?:ever)?|for|to|if)|"
+    r"trigger(?:s| phrases| keywords| words| terms)?(?: include| on| when| for)?\s*:?|"
+    r"keywords\s*:|activate (?:when|for|on))",
+    re.IGNORECASE,
+)
+_EXCLUDES = re.compile(
+    r"\b(?:(?:do not|don['’]t|never) (?:use|trigger|invoke|activate|load)"
+    r"(?: this(?: skill| tool)?| it)?(?: for| when(?:ever)?| if| on| to)|"
+    r"not (?:meant |intended )?for)\b\s*:?",
+    re.IGNORECASE,
+)
+# Words that narrow the exclusion, so that it no longer covers the trigger.
+_NARROWED = re.compile(
+    r"\b(?:unless|except|without|alone|only|just|merely|general(?:ly)?|generic|other|another|"
+    r"outside|simple|beyond|already|non|not|no|from)\b",
+    re.IGNORECASE,
+)
+_ITEM = re.compile(
+    r"(?:\.|:)(?=\s|$)|[,;()\[\]\"“”\n]|\s[—–-]\s|—|\b(?:or|nor|and)\b", re.IGNORECASE
+)
+_CLAUSE = re.compile(r"[;\n]|(?<=[.!?])\s|\)\s*,?")
+_SENDS = re.compile(
+    r"\b(?:use|see|prefer|load|try|choose|instead|route|defer|switch|hand|go)\b", re.IGNORECASE
+)
+_CUES = (
+    "use used see prefer load try choose instead route defer switch hand go skill skills tool "
+    "request requests task those these them this that md for to not do when off out"
+)
+
+
+def findings(library: LintedLibrary) -> Iterator[Finding]:
+    """Yield the findings of every rule that reads only the library."""
+    shadowed = list(shadows(library))
+    yield from shadowed
+    yield from unfindable(library, {finding.id for finding in shadowed})
+    for rule in (contradictions, hubs, long_descriptions):
+        yield from rule(library)
+
+
+def confusions(
+    library: LintedLibrary, index: Index, prompts: Mapping[str, Sequence[str]], blend: Blend
+) -> Iterator[Finding]:
+    """Yield the pairs of which one document ranks first for labelled prompts of the other.
+
+    Args:
+        library: The library.
+        index: An index of the same documents.
+        prompts: The ids of the documents that fit each prompt. Prompts that no document of the
+            library fits are skipped.
+        blend: The weights of stage 1.
+    """
+    queries = sorted(query for query, ids in prompts.items() if {*ids} & {*library.documents})
+    vectors = index.load_embedder().embed(queries) if index.dimension and queries else None
+    totals: Counter[str] = Counter()
+    taken: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for number, query in enumerate(queries):
+        vector = vectors[number] if vectors is not None else None
+        scored = index.search(query, vector, blend=blend, per_channel=_EXAMPLES).scored
+        best = min(scored, key=lambda hit: (-hit.blend, hit.id), default=None)
+        fitting = [id for id in prompts[query] if id in library.documents]
+        totals.update(fitting)
+        if best is not None and best.id not in fitting:
+            for id in fitting:
+                taken[id, best.id].append(query)
+    for (owner, winner), lost in sorted(taken.items()):
+        share = len(lost) / totals[owner]
+        if len(lost) >= CONFUSED_PROMPTS and share >= CONFUSED:
+            yield library.places.finding(
+                "confusion",
+                library.documents[owner],
+                f"{winner} ranks first for {share_of(len(lost), totals[owner], 'prompt')} of "
+                f"{owner}",
+                [
+                    Evidence(file=None, line=None, text=f'"{cut(text)}"')
+                    for text in lost[:_EXAMPLES]
+                ],
+                f"Say in {owner} what these prompts mention, and in {winner} that it is not for "
+                "them.",
+                severity="error" if share >= CONFUSED_BADLY else "warning",
+                others=[winner],
+                hurt=share,
+            )
+
+
+def shadows(library: LintedLibrary) -> Iterator[Finding]:
+    """Yield the pairs that shadow each other, each under the document that loses more."""
+    lost: dict[tuple[str, str], list[SentenceResult]] = defaultdict(list)
+    for answer in library.answers:
+        for other in answer.ahead[:AHEAD]:
+            if dict(answer.others)[other] >= max(library.floor, NEAR * answer.repeated):
+                lost[answer.sentence.id, other].append(answer)
+    shares = {pair: _lost_share(library, *pair, answers) for pair, answers in lost.items()}
+    names = DocumentNames(library.documents.values())
+    for (loser, winner), share in shares.items():
+        back = shares.get((winner, loser), 0.0)
+        taken, won = lost[loser, winner], lost.get((winner, loser), [])
+        in_head = any(answer.sentence.field == "text" for answer in taken)
+        proven = in_head and len(taken) + len(won) > 1
+        if share < SHADOWED or not proven or (share, winner) < (back, loser):
+            continue
+        pairs = [(answer, winner) for answer in _clearest(taken, winner)[: _EXAMPLES - 1]]
+        pairs += [(answer, loser) for answer in _clearest(won, loser)[:1]]
+        yield library.places.finding(
+            "shadowed",
+            library.documents[loser],
+            f"{winner} wins {share_of(len(taken), len(library.by_owner[loser]), 'sentence')} of "
+            f"{loser}, and loses {len(won)} of its own {len(library.by_owner[winner])} to it",
+            [library.evidence(answer.sentence, _outcome(answer, other)) for answer, other in pairs],
+            _apart(library.documents[loser], library.documents[winner], names),
+            severity="error" if share >= SHADOWED_BADLY else "warning",
+            others=[winner],
+            hurt=(share + back) / 2,
+        )
+
+
+def _lost_share(
+    library: LintedLibrary, loser: str, winner: str, lost: Sequence[SentenceResult]
+) -> float:
+    """Return the share of a document's sentences that it loses, by weight."""
+    total = sum(WEIGHTS[answer.sentence.kind] for answer in library.by_owner[loser])
+    weight = sum(WEIGHTS[answer.sentence.kind] * _degree(answer, winner) for answer in lost)
+    return weight / (total + PRIOR)
+
+
+def _degree(answer: SentenceResult, winner: str) -> float:
+    """Return how far a sentence is lost: 1 if the whole document would not have won it either."""
+    if answer.repeated <= 0:
+        return 1.0
+    near = dict(answer.others)[winner] / answer.repeated
+    return min(1.0, max(0.0, near - NEAR / 2) / (LEVEL - NEAR / 2))
+
+
+def _outcome(answer: SentenceResult, winner: str) -> str:
+    """Return a note: the winner, and whether it beats the whole document or only the rest."""
+    owner = answer.sentence.id
+    return f"finds {winner} before {owner if _misled(answer, winner) else f'the rest of {owner}'}"
+
+
+def _misled(answer: SentenceResult, winner: str) -> bool:
+    """Return whether the winner beats the whole document, with the sentence in it."""
+    return dict(answer.others)[winner] > answer.repeated
+
+
+def _apart(loser: Document, winner: Document, names: DocumentNames) -> str:
+    """Return the advice for a shadowed document, without what the documents already have."""
+    retired = [document.id for document in (loser, winner) if _RETIRED.match(document.text)]
+    if retired:
+        return f"Remove {' and '.join(retired)}: the description says that it is deprecated."
+    apart = "Merge the two, or start each with a sentence on what only that one does"
+    if loser.id in (id for _, id in names.named(winner.text, winner.id)):
+        return f"{apart}: {winner.id} names {loser.id}, but describes it in {loser.id}'s own words."
+    return f"{apart}, and say in {winner.id} when to use {loser.id} instead."
+
+
+def _clearest(answers: list[SentenceResult], winner: str) -> list[SentenceResult]:
+    """Sort results: first losses of the whole document, then of the head, then by margin."""
+    return sorted(
+        answers,
+        key=lambda answer: (
+            not _misled(answer, winner),
+            answer.sentence.field != "text",
+            answer.own - dict(answer.others)[winner],
+            answer.sentence.start,
+        ),
+    )
+
+
+def unfindable(library: LintedLibrary, shadowed: Container[str] = ()) -> Iterator[Finding]:
+    """Yield documents whose descriptions are too short or do not differ from the others.
+
+    Args:
+        library: The library.
+        shadowed: Ids of shadowed documents, whose sentences find others for that reason.
+    """
+    for document in library.documents.values():
+        terms = library.words.terms(document.text)
+        beyond = terms - library.words.terms(document.title)
+        id, evidence, hurt = document.id, [], 1.0
+        if not document.text.strip() and not document.body:
+            continue  # a heading that the reader keeps for its subheadings
+        if len(beyond) < SHORT:
+            message = f"the description of {id} has {counted(len(beyond), 'word')} beyond its name"
+            hurt = 1 - len(beyond) / SHORT
+        elif all(map(library.words.is_common, terms)):
+            message = f"every word of the description of {id} is common in this library"
+        elif id in shadowed:
+            continue
+        else:
+            answers = library.by_owner[id]
+            heads = [answer.rank for answer in answers if answer.sentence.field == "text"]
+            near = sum(answer.rank <= UNFOUND_RANKS for answer in answers)
+            few = len(answers) < UNFOUND_SENTENCES or len(heads) < UNFOUND_IN_HEAD
+            if few or min(heads) == 1 or near / len(answers) > UNFOUND:
+                continue
+            message = (
+                f"no sentence of the description of {id} finds it first, and it is found for only "
+                f"{near} of its {counted(len(answers), 'sentence')} among the first {UNFOUND_RANKS}"
+            )
+            hurt = 1 - near / len(answers)
+            worst = sorted(answers, key=lambda it: (it.sentence.field != "text", -it.rank))
+            evidence = [
+                library.evidence(answer.sentence, f"finds {answer.others[0][0]} first")
+                for answer in worst[: _EXAMPLES - 1]
+            ]
+        yield library.places.finding(
+            "unfindable",
+            document,
+            message,
+            evidence or [library.places.at(document, "text", 0, f'"{cut(document.text)}"')],
+            "Name in the description the files, tools and tasks that a prompt for it would "
+            "mention, and that no other document names.",
+            hurt=hurt,
+        )
+
+
+def hubs(library: LintedLibrary) -> Iterator[Finding]:
+    """Yield the documents that come up for far more of the others' sentences than usual."""
+    count = len(library.documents)
+    ranks = 1 if count < HUB_SMALL else 3
+    threshold = min(HUB_MOST, max(HUB_LEAST, HUB_TIMES * ranks / count))
+    answers_of: dict[str, list[SentenceResult]] = defaultdict(list)
+    for answer in library.answers:
+        least = max(library.floor, HUB_FITS * answer.repeated)
+        ahead = [id for id, score in answer.others[:ranks] if score >= least]
+        for id in ahead[: ranks - (answer.rank <= ranks)]:
+            answers_of[id].append(answer)
+    for id, answers in answers_of.items():
+        share = len(answers) / (len(library.answers) - len(library.by_owner[id]))
+        # One example per owner.
+        first = {answer.sentence.id: answer.sentence for answer in reversed(answers)}
+        owners = sorted(first)
+        if share < threshold or len(owners) < HUB_OWNERS:
+            continue
+        where = "first" if ranks == 1 else f"among the first {ranks}"
+        yield library.places.finding(
+            "hub",
+            library.documents[id],
+            f"{id} is {where} for {share:.0%} of all other sentences, from "
+            f"{counted(len(owners), 'document')}; the limit is {threshold:.0%}",
+            [library.evidence(first[owner], f"({owner})") for owner in owners[:_EXAMPLES]],
+            "Remove words from the description that others share, and say what only this one is "
+            "for.",
+            others=owners,
+            hurt=share,
+        )
+
+
+def long_descriptions(library: LintedLibrary) -> Iterator[Finding]:
+    """Yield the skills whose descriptions at least one agent cuts off."""
+    for document in library.documents.values():
+        length = len(document.text)
+        cutting = {agent: limit for agent, limit in LIMITS.items() if length > limit}
+        if not cutting or not (library.places.file(document.id) or "").endswith(_SKILL):
+            continue
+        limit = min(cutting.values())
+        quoted = f'cut off: "{cut(document.text[limit:])}"'
+        shown = " and ".join(f"{agent} shows {most:,}" for agent, most in cutting.items())
+        yield library.places.finding(
+            "long_description",
+            document,
+            f"the description of {document.id} has {counted(length, 'character')}; {shown}",
+            [library.places.at(document, "text", limit, quoted)],
+            "Shorten the description, or put triggers and exclusions first.",
+            severity="warning" if len(cutting) == len(LIMITS) else "info",
+            hurt=min(1.0, length / (4 * limit)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Clause:
+    """A clause of a document with its terms."""
+
+    document: Document
+    field: Field
+    start: int
+    text: str
+    terms: frozenset[str]
+
+
+def contradictions(library: LintedLibrary) -> Iterator[Finding]:
+    """Yield triggers that a document excludes, and pairs that send the same task to each other."""
+    for document in library.documents.values():
+        used, excluded = _uses_and_exclusions(library, document)
+        pairs = ((inside, outside) for outside in excluded for inside in used)
+        for inside, outside in pairs:
+            covers = outside.terms <= inside.terms and _same(outside, inside)
+            if len(outside.terms) >= _FEWEST_TERMS and covers:
+                yield _contradiction(
+                    library,
+                    [(inside, "is a trigger"), (outside, "is excluded")],
+                    f'{document.id} both lists and excludes "{cut(inside.text, 60)}"',
+                    "Remove one of the two, or say how they differ.",
+                )
+                break
+    sends = _sends(library)
+    for first, second in combinations(sorted(library.documents), 2):
+        clauses = (
+            (mine, theirs)
+            for mine in sends.get((first, second), ())
+            for theirs in sends.get((second, first), ())
+        )
+        for mine, theirs in clauses:
+            shared = len(mine.terms & theirs.terms)
+            same = shared >= _FEWEST_TERMS and _same(mine, theirs)
+            if same and not _each_names_its_target(library, first, second, mine, theirs):
+                yield _contradiction(
+                    library,
+                    [(mine, f"sends to {second}"), (theirs, f"sends to {first}")],
+                    f"{first} and {second} each send the same task to the other",
+                    "Decide which of the two does it, and remove the sentence from that one.",
+                    others=[second],
+                )
+                break
+
+
+def _contradiction(
+    library: LintedLibrary,
+    clauses: Sequence[tuple[_Clause, str]],
+    message: str,
+    advice: str,
+    *,
+    others: Sequence[str] = (),
+) -> Finding:
+    """Return the finding about two clauses with notes, under the document of the first."""
+    return library.places.finding(
+        "contradicting_triggers",
+        clauses[0][0].document,
+        message,
+        [
+            library.places.at(part.document, part.field, part.start, f'"{cut(part.text)}" {note}')
+            for part, note in clauses
+        ],
+        advice,
+        others=others,
+        at_evidence=True,
+    )
+
+
+def _uses_and_exclusions(
+    library: LintedLibrary, document: Document
+) -> tuple[list[_Clause], list[_Clause]]:
+    """Return the triggers that a description lists, and those that it excludes."""
+    used: list[_Clause] = []
+    excluded: list[_Clause] = []
+    for start, end in split_sentences(document.text):
+        exclusion = _EXCLUDES.search(document.text[start:end])
+        stop = start + exclusion.start() if exclusion else end
+        opening = _USES.search(document.text, start, stop)
+        if opening:
+            used += _items(library, document, opening.end(), stop)
+        if exclusion:
+            items = _items(library, document, start + exclusion.end(), end)
+            excluded += [item for item in items if not _NARROWED.search(item.text)]
+    return used, excluded
+
+
+def _items(library: LintedLibrary, document: Document, start: int, end: int) -> Iterator[_Clause]:
+    """Yield the items of an enumeration."""
+    for match in [*_ITEM.finditer(document.text, start, end), None]:
+        piece = document.text[start : match.start() if match else end].strip()
+        terms = frozenset(library.words.terms(piece))
+        if terms:
+            yield _Clause(document, "text", document.text.index(piece, start), piece, terms)
+        start = match.end() if match else end
+
+
+def _sends(library: LintedLibrary) -> dict[tuple[str, str], list[_Clause]]:
+    """Return the clauses in which a document (first) says to use another one (second)."""
+    names = DocumentNames(library.documents.values())
+    cues = library.words.terms(_CUES)
+    sends: dict[tuple[str, str], list[_Clause]] = defaultdict(list)
+    fields: tuple[Field, ...] = ("text", "body")
+    for document in library.documents.values():
+        for field in fields:
+            value: str = getattr(document, field)
+            start = 0
+            for end in [*(match.end() for match in _CLAUSE.finditer(value)), len(value)]:
+                clause = value[start:end]
+                targets = names.named(clause, document.id) if _SENDS.search(clause) else ()
+                for name, target in targets:
+                    terms = library.words.terms(clause.replace(name, " ")) - cues
+                    part = _Clause(document, field, start, clause, frozenset(terms))
+                    sends[document.id, target].append(part)
+                start = end
+    return sends
+
+
+def _each_names_its_target(
+    library: LintedLibrary, first: str, second: str, mine: _Clause, theirs: _Clause
+) -> bool:
+    """Return whether the clauses differ in words of the names, as two tasks of siblings do."""
+    own, other = (library.words.terms(re.sub(r"[\W_]+", " ", id)) for id in (first, second))
+    return bool(
+        (mine.terms - theirs.terms) & (other - own) and (theirs.terms - mine.terms) & (own - other)
+    )
+
+
+def _same(first: _Clause, second: _Clause) -> bool:
+    return len(first.terms & second.terms) >= SAME * len(first.terms | second.terms)
+
 
 _ORDER = (
     "hostile_text",

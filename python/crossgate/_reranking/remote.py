@@ -8,10 +8,9 @@ import math
 import random
 import time
 from collections.abc import Sequence
-from functools import partial
-from typing import Any, ClassVar, Protocol, Self, runtime_checkable
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, runtime_checkable
 
-from crossgate._reranking import tokens
 from crossgate._reranking.contract import LEAST_PAIRS, NO_DEADLINE, Deadline, PairScore, Scores
 from crossgate._reranking.http import (
     CONCURRENCY,
@@ -25,11 +24,72 @@ from crossgate._reranking.http import (
     switched_off,
 )
 from crossgate._reranking.providers import PROVIDERS, Provider, RequestLimits
+from crossgate._runtime.model_files import ROUTING_RERANKER, locate
 from crossgate._runtime.threads import run_on_thread
 from crossgate._support.checks import check_count, check_number, check_text
 from crossgate._support.errors import InputError, ModelError, RerankerError
 from crossgate._support.wording import counted, share_of
 from crossgate._values.results import Degradation, Passage
+
+if TYPE_CHECKING:
+    from tokenizers import Encoding, Tokenizer
+
+# Upper bound of characters per token on average. Text beyond the bound is not tokenised, since
+# tokenising a book to keep one page would cost seconds.
+_CHARACTERS_PER_TOKEN = 16
+_UNKNOWN = "[UNK]"
+
+
+def cut_to_tokens(text: str, most: int) -> tuple[str, bool]:
+    """Return a text of at most `most` tokens, and whether its end was cut off.
+
+    Tokens are counted with the bundled WordPiece vocabulary of 30,522 pieces. Providers have larger
+    vocabularies and need fewer tokens for the same text, so the count is an upper bound. An unknown
+    word counts as its number of UTF-8 bytes, the most tokens that any tokenizer makes of it.
+
+    Args:
+        text: The text.
+        most: Maximum number of tokens; at least 1.
+    """
+    if len(text.encode()) <= most:
+        return text, False
+    start = text[: most * _CHARACTERS_PER_TOKEN]
+    left = most
+    for begin, end, tokens in _costs(start):
+        if tokens > left:
+            rest = start[begin:end].encode()[:left].decode(errors="ignore")
+            return start[:begin] + rest, True
+        left -= tokens
+    return start, len(start) < len(text)
+
+
+def count_tokens(text: str, most: int) -> int:
+    """Return the number of tokens of a text, counted as in `cut`, or any number above `most`."""
+    size = len(text.encode())
+    if size <= most // 2:
+        return size
+    if len(text) > most * _CHARACTERS_PER_TOKEN:
+        return most + 1
+    return sum(tokens for _, _, tokens in _costs(text))
+
+
+def _costs(text: str) -> list[tuple[int, int, int]]:
+    encoding: Encoding = _tokenizer().encode(text, add_special_tokens=False)
+    return [
+        (begin, end, len(text[begin:end].encode()) if token == _UNKNOWN else 1)
+        for token, (begin, end) in zip(encoding.tokens, encoding.offsets, strict=True)
+    ]
+
+
+@cache
+def _tokenizer() -> Tokenizer:
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(locate(ROUTING_RERANKER, "cross-encoder").tokenizer))
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
+
 
 # Pools of more than `_ONE_BATCH` passages are sent in batches of `_BATCH`.
 _ONE_BATCH = 80
@@ -178,7 +238,7 @@ class RemoteReranker:
         limits = self._limits
         if limits is None:
             return list(documents), [False] * len(documents), None
-        size = tokens.count(query, limits.query_tokens)
+        size = count_tokens(query, limits.query_tokens)
         if size > limits.query_tokens:
             raise InputError(
                 "query_too_long",
@@ -186,7 +246,7 @@ class RemoteReranker:
                 f"most {counted(limits.query_tokens, 'token')}: pass only the part that states "
                 "the request",
             )
-        pairs = [tokens.cut(document, limits.document_tokens) for document in documents]
+        pairs = [cut_to_tokens(document, limits.document_tokens) for document in documents]
         return [text for text, _ in pairs], [cut for _, cut in pairs], limits.batch(size)
 
     def _split(self, documents: int, most: int | None) -> list[list[int]]:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from crossgate._sources.common import LeftOut, Unusable, decoded, place_of, printable
 from crossgate._sources.markdown import ASCIIDOC, chunk_markdown, chunk_plain, is_stub
-from crossgate._sources.openapi import is_openapi, operations_of
 from crossgate._sources.rows import document_from, parse_json
 from crossgate._sources.skill_files import (
     description_of,
@@ -28,7 +27,7 @@ from crossgate._sources.skill_files import (
     texts_of,
     triggers_of,
 )
-from crossgate._sources.tools import tool_from, tools_of
+from crossgate._sources.tools import is_openapi, operations_of, tool_from, tools_of
 from crossgate._sources.yaml_documents import parse_yaml
 from crossgate._support.errors import SourceError
 from crossgate._support.files import EXAMPLES, POLICY, lines_of, open_source, read_source
