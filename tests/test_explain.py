@@ -22,7 +22,7 @@ from crossgate import (
     Router,
     RouteResult,
 )
-from crossgate._cli.samples import SKILLS
+from crossgate._cli.demo import SKILLS
 from crossgate._telemetry.log import JsonLinesLog
 
 QUERIES = [

@@ -34,7 +34,7 @@ from crossgate._agents.hook.agents import (
 from crossgate._agents.hook.answer import SHORTLIST_CHARS, Pick, answer, context_of, shortlist_of
 from crossgate._agents.hook.options import BadHookOptions, HookOptions, parse
 from crossgate._agents.hook.skill_library import SkillLibrary, build, is_stale, library_of
-from crossgate._agents.learning.skill_lists import list_skills
+from crossgate._agents.learning.parking import list_skills
 from crossgate._decision.router import DEFAULT_PROFILE
 from crossgate._telemetry.log import (
     JsonLinesLog,

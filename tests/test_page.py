@@ -12,7 +12,7 @@ import pytest
 
 from browser import CHROMIUM, Page, browser
 from crossgate import Index
-from crossgate._cli.samples import SKILLS
+from crossgate._cli.demo import SKILLS
 from crossgate._telemetry.log import LoggedUse, read_log
 
 pytest.importorskip("httpx2")

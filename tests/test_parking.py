@@ -18,7 +18,7 @@ from conftest import refused
 from crossgate import CrossgateError
 from crossgate._agents.hook.agents import AGENTS
 from crossgate._agents.learning import parking
-from crossgate._agents.learning.skill_lists import BUDGETS, budget_of, list_skills
+from crossgate._agents.learning.parking import BUDGETS, budget_of, list_skills
 from crossgate._sources.transcripts import Turn
 from hook_home import PDF, SKILLS, Home, furnished
 

@@ -16,7 +16,7 @@ from statistics import median, quantiles
 from typing import Any
 
 import crossgate._core as _core
-from crossgate._cli.samples import SKILLS
+from crossgate._cli.demo import SKILLS
 from crossgate._decision.router import Router
 from crossgate._reranking.contract import NO_DEADLINE, passages_of
 from crossgate._reranking.cross_encoder import CrossEncoder

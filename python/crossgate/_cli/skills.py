@@ -19,7 +19,7 @@ from crossgate._support.wording import counted
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from crossgate._agents.learning.skill_lists import ListBudget, ListedSkill
+    from crossgate._agents.learning.parking import ListBudget, ListedSkill
 
 _NAME_WIDTH = 44
 
@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _list(options: argparse.Namespace) -> int:
-    from crossgate._agents.learning.skill_lists import budget_of, list_skills, total_tokens
+    from crossgate._agents.learning.parking import budget_of, list_skills, total_tokens
 
     turns = list(read_all_turns(options.transcripts))
     agents = [AGENTS[options.agent]] if options.agent else _agents_here()
@@ -114,7 +114,7 @@ def _agents_here() -> list[Agent]:
 
 
 def _lines(lists: dict[str, list[ListedSkill]], budgets: dict[str, ListBudget]) -> Iterator[str]:
-    from crossgate._agents.learning.skill_lists import total_tokens
+    from crossgate._agents.learning.parking import total_tokens
 
     for agent, skills in lists.items():
         budget = budgets.get(agent)
@@ -178,7 +178,7 @@ def _move(options: argparse.Namespace) -> int:
 def _find(agent: Agent, name: str, *, parked: bool) -> ListedSkill:
     from crossgate._agents.hook.skill_library import own_folders
     from crossgate._agents.learning.adoption import bare
-    from crossgate._agents.learning.skill_lists import list_skills
+    from crossgate._agents.learning.parking import list_skills
 
     known = [skill for skill in list_skills(agent, "", ()) if (skill.shown == "parked") is parked]
     found = [skill for skill in known if name in (skill.name, skill.path.parent.name)]
