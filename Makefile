@@ -85,11 +85,11 @@ develop: $(VENV) ## build the extension into the source tree, where tests and th
 	VIRTUAL_ENV=$(abspath $(VENV)) CARGO_PROFILE_RELEASE_LTO=false CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
 		$(BIN)/maturin develop --uv --release --quiet --target-dir target/develop
 
-SLOW = $(addprefix tests/test_,$(addsuffix .py,training baselines stores models tiers_remote serve stargraph attacks \
+SLOW = $(addprefix tests/test_,$(addsuffix .py,baselines stores models tiers_remote serve stargraph attacks \
 	evaluation_report calibration cli mcp hook hook_install integrations docs bench))
 
 .PHONY: test-fast
-test-fast: develop ## most tests on an editable build; no training, stores, servers or processes
+test-fast: develop ## most tests on an editable build; no stores, servers or processes
 	$(BIN)/pytest --numprocesses auto --dist loadfile $(filter-out $(SLOW),$(wildcard tests/test_*.py))
 
 .PHONY: test-random
@@ -106,11 +106,11 @@ test-rust:
 	cargo test --package crossgate-core --quiet
 
 # A file goes to one process as a whole, so the longest ones go first.
-LONGEST = $(addprefix tests/test_,$(addsuffix .py,training baselines stores))
+LONGEST = $(addprefix tests/test_,$(addsuffix .py,baselines stores))
 TESTS = $(LONGEST) $(filter-out $(LONGEST),$(wildcard tests/test_*.py))
 
 .PHONY: test-python
-test-python: install stargraph $(if $(CI),training)
+test-python: install stargraph
 	$(BIN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder $(TESTS)
 
 .PHONY: lint

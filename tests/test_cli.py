@@ -227,18 +227,6 @@ def test_no_relevant_document_exits_with_1(run: Any, skills_index: Path, strict:
     assert values["selected"] == []
 
 
-def test_rejection_of_all_documents_exits_with_1(
-    run: Any, skills_index: Path, tmp_path: Path
-) -> None:
-    profile, policy = tmp_path / "mine.json", tmp_path / "high.json"
-    profile.write_text(json.dumps(profile_values(Profile())))
-    policy.write_text(policy_text(Policy(rerank_min=1e6)))
-    options = ("--profile", profile, "--policy", policy, "--json")
-    done = run("route", "-i", skills_index, "merge pdf", *options)
-    assert done.code == 1
-    assert checked(done, "result")["reason"] == "rejected"
-
-
 def test_rerank_prints_the_selected_candidates(run: Any, candidates: Path) -> None:
     query = "how many nodes does staging have"
     shown = run("rerank", query, candidates)
@@ -253,23 +241,6 @@ def test_rerank_prints_the_selected_candidates(run: Any, candidates: Path) -> No
     for arguments in (["-"], []):
         piped = run("rerank", query, *arguments, "--limit", "1", stdin=candidates.read_bytes())
         assert (piped.code, piped.out.splitlines()[0]) == (0, "nodes")
-
-
-def test_rerank_reads_json_of_retrievers(run: Any) -> None:
-    rows: dict[str, tuple[str, list[str]]] = {
-        "texts": ('"red fox"\n\n"blue"\n', ["0", "1"]),
-        "an array": ('["red fox",\n "blue"]', ["0", "1"]),
-        "a byte order mark": ('\ufeff{"text": "red fox"}\r\n{"text": "blue"}', ["0", "1"]),
-        # json.dumps(..., ensure_ascii=False) does not escape these.
-        "line separators inside a text": (
-            '{"text": "red\u2028fox\x85\u2029"}\n"blue"',
-            ["0", "1"],
-        ),
-    }
-    for name, (text, ids) in rows.items():
-        done = run("rerank", "red fox", "--json", "--reranker", "none", stdin=text.encode())
-        assert done.code == 0, (name, done.err)
-        assert sorted(hit["id"] for hit in checked(done, "result")["hits"]) == ids, name
 
 
 def test_rerank_accepts_an_empty_list(run: Any) -> None:
@@ -462,15 +433,6 @@ def test_changed_model_file_is_refused(run: Any, tmp_path: Path, candidates: Pat
     assert "crossgate models pull ms-marco-minilm-l6-v2" in named.err
     values = checked(run(*rerank, variables=variables), "result")
     assert (values["stage"], values["degraded"]) == (2, [])
-
-
-@pytest.mark.parametrize(
-    "arguments", [["--help"], ["--version"], ["route", "--help"], ["models", "pull", "--help"]]
-)
-def test_help_is_printed(run: Any, arguments: list[str]) -> None:
-    done = run(*arguments)
-    assert (done.code, done.err) == (0, "")
-    assert done.out
 
 
 # Format of the output.
@@ -782,12 +744,6 @@ def test_bad_input_prints_one_line_and_exits_with_2(run: Any, files: Path, kind:
     assert sorted(files.iterdir()) == before
 
 
-def test_missing_model_names_the_pull_command(run: Any, files: Path) -> None:
-    done = run("rerank", "red", "one.jsonl", "--reranker", "ms-marco-minilm-l6-v2")
-    assert (done.code, done.out, done.error) == (2, "", "model_missing")
-    assert "crossgate models pull ms-marco-minilm-l6-v2" in done.err
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -847,12 +803,6 @@ def test_file_name_that_is_not_utf8_is_accepted(run: Any, tmp_path: Path) -> Non
         done = run(*arguments)
         assert (done.code, done.out) == (2, "")
         assert done.error in ("index_missing", "source_missing")
-
-
-def test_line_break_in_a_file_name_is_escaped(run: Any) -> None:
-    done = run("route", "-i", "two\nlines\x1b[31m.cgx", "q")
-    assert (done.code, done.error) == (2, "index_missing")
-    assert "\x1b" not in done.err
 
 
 # Existing files.

@@ -149,13 +149,6 @@ def test_every_step_keeps_every_hit_once_and_changes_none(step: Step, hits: list
         assert not selected(after)
 
 
-@EVERY_STEP
-def test_every_step_accepts_an_empty_list(step: Step) -> None:
-    assert step([]) == []
-    bare = [hit("a", None), hit("b", 1.0), hit("c", None, "over_limit")]
-    assert sorted(ids(step(bare))) == ["a", "b", "c"]
-
-
 @given(hits_of())
 def test_reordering_keeps_the_number_of_slots(hits: list[Hit]) -> None:
     for step in STEPS[:5]:
@@ -333,13 +326,6 @@ def test_recovered_hits_are_readmitted(hits: list[Hit], most: int) -> None:
     assert selected(after) == selected(hits) + "".join(back)
     rest = [one for one in hits if one.id not in back]
     assert [one for one in after if one.id not in back] == rest
-
-
-def test_at_most_eight_hits_are_readmitted() -> None:
-    hits = [hit("a"), *(hit(id, None, "not_reranked", recovered=True) for id in "bcdefghijk")]
-    assert selected(readmit_recovered(hits)) == "abcdefghi"
-    assert [one.dropped for one in readmit_recovered(hits)[9:]] == ["not_reranked"] * 2
-    refused("out_of_range", readmit_recovered, hits, most=-1)
 
 
 @given(hits_of(), st.dictionaries(st.sampled_from(["user", "excel", "pdf"]), st.integers(0, 3)))

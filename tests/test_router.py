@@ -511,19 +511,6 @@ def test_router_without_a_reranker_is_not_degraded(index: Index) -> None:
     assert {hit.provider for hit in result.hits} == {"stage1"}
 
 
-def test_reranker_is_called_once_with_the_pool(index: Index) -> None:
-    reranker = TableReranker({LIBRARY["translator"]: 5.0})
-    result = Router(index, reranker=reranker, profile=REPLACE).route(QUERY, limit=1)
-    assert result.ids == ["translator"]
-    assert (result.stage, result.reason) == (2, "reranked")
-    assert result.trace["reranker"] == "table@1"
-    assert {hit.provider for hit in result.hits} == {"table"}
-    ((query, texts),) = reranker.calls
-    assert query == QUERY
-    assert sorted(texts) == sorted(LIBRARY.values())
-    assert "stage2" in result.timings
-
-
 def test_guardrails_of_a_call_replace_those_of_the_policy(index: Index) -> None:
     scores = {text: float(place) for place, text in enumerate(LIBRARY.values())}
     best = len(scores) - 1
