@@ -51,6 +51,12 @@ RANGE = (0.01, 0.995)
 """Quantiles of the usefulness of skills that become 0 and 1."""
 
 LEAST_DOCUMENTS = 32
+OTHER_TECHNOLOGY = -2.8
+"""Log-odds of a skill for a technology that neither project nor prompt has.
+
+Fitted together with the usefulness on the training prompts; experiments.md has the figures.
+"""
+
 NAMED = 0.55
 """Confidence from which a skill is named: more likely right than wrong, with a margin."""
 
@@ -520,7 +526,9 @@ def main() -> None:
         name="session",
         session=True,
         reranker=None,
-        evidence=default.evidence.replace(usefulness=round(usefulness, 4)),
+        evidence=default.evidence.replace(
+            usefulness=round(usefulness, 4), other_technology=OTHER_TECHNOLOGY
+        ),
         any_fits=_core.AnyFits(stage1=stage1),
         # The confidence is never above `any_fits`, so stage 2 could not help below this.
         answer=_core.Answer(rerank_threshold=NAMED, confidence=NAMED),

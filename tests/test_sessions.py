@@ -91,6 +91,28 @@ def test_the_project_orders_candidates_and_makes_no_prompt_a_request(index: Inde
         assert result.any_fits == pytest.approx(plain.any_fits)
 
 
+def test_another_technology_counts_against_a_skill_in_a_session_unless_the_prompt_names_it() -> (
+    None
+):
+    native = Document(
+        id="native",
+        title="react-native-expert",
+        text="Builds lists and settings of mobile apps with React Native.",
+    )
+    library = Index.build([native, *(Document(id=i, title=i, text=t) for i, t in LIBRARY.items())])
+    project = Context(technologies=("swift",))
+
+    def of_native(router: Router, prompt: str) -> dict[str, float]:
+        rows = router.route(prompt, context=project).trace["stage1"]
+        return next(row.get("evidence", {}) for row in rows if row["id"] == "native")
+
+    session = Router(library, profile="session", reranker=None)
+    prompt = "the list of the mobile app stays empty until i open the settings"
+    assert of_native(session, prompt).get("other_technology") == 1.0
+    assert "other_technology" not in of_native(session, "write the list again in react native")
+    assert "other_technology" not in of_native(Router(library, reranker=None), prompt)
+
+
 def test_the_first_prompt_of_a_session_is_read_as_such(router: Router) -> None:
     prompt = PROMPTS[1]
     first = router.route(prompt)

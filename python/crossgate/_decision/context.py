@@ -34,8 +34,9 @@ class Context:
 
     Attributes:
         technologies: Technologies of the project, such as `dotnet` or `react`. A document whose
-            description names one of them is preferred to one that names only others. Names that
-            crossgate does not know have no effect.
+            description names one of them is preferred to one that names only others. In a session,
+            a document whose title names only others counts for less, unless the query names one,
+            too. Names that crossgate does not know have no effect.
         history: Earlier requests of the user in the conversation, oldest first. They count for a
             prompt in English that does not stand alone, such as "now in German", the newest
             most. Thanks, greetings and remarks such as "it works now" do not count, and no earlier

@@ -729,6 +729,7 @@ mod tests {
         example: 16.0,
         counterexample: -16.0,
         technology: 2.0,
+        other_technology: 0.0,
         other_version: -4.0,
         usefulness: 0.0,
         other_date: -4.0,

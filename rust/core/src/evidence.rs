@@ -69,6 +69,7 @@ evidence! {
     example: "Similarity of the query to the nearest example of the document.";
     counterexample: "Similarity of the query to the nearest counterexample of the document.";
     technology: "1 if the head names a technology of the project.";
+    other_technology: "1 if the title names technologies that neither project nor query has.";
     other_version: "1 if query and description name other versions of the same thing.";
     usefulness: "How much sessions ask for what the document does, whatever the prompt.";
     other_date: "Share of the dates of the query that the passage lacks.";

@@ -555,6 +555,7 @@ impl Index {
         options.blend.check()?;
         let terms = self.analyzer.terms(query);
         let versions = Versions::of_query(query);
+        let of_query = (options.evidence.other_technology != 0.0).then(|| Project::of_query(query));
         let earlier = options.history.iter();
         let earlier: Vec<(Vec<String>, f64)> =
             earlier.map(|(text, weight)| (self.analyzer.terms(text), *weight)).collect();
@@ -609,7 +610,9 @@ impl Index {
         let mut best: Vec<(Candidate<'_>, Evidence)> = best
             .into_iter()
             .map(|candidate| {
-                let mut evidence = evidence(&asked, &versions, &candidate, &options.project)?;
+                let project = &options.project;
+                let mut evidence =
+                    evidence(&asked, &versions, &candidate, project, of_query.as_ref())?;
                 if let Some((dense, intercept, length, unit)) = &usefulness {
                     let cosine = f64::from(dense.cosine(candidate.number, unit)?);
                     evidence.usefulness = (intercept + length * cosine).clamp(0.0, 1.0);
@@ -779,6 +782,7 @@ fn evidence(
     versions: &Versions,
     candidate: &Candidate<'_>,
     project: &Project,
+    of_query: Option<&Project>,
 ) -> Result<Evidence> {
     let record = candidate.slot.record()?;
     let mut evidence = asked.evidence(candidate.number);
@@ -790,6 +794,10 @@ fn evidence(
     }
     if !project.is_empty() {
         evidence.technology = f64::from(u8::from(project.has_one_of(&named())));
+        if let Some(of_query) = of_query {
+            let lacks = project.lacks_all_of(&record.title, &named(), of_query);
+            evidence.other_technology = f64::from(u8::from(lacks));
+        }
     }
     Ok(evidence)
 }

@@ -164,8 +164,8 @@ fn at_positions(
 struct LogWeight {
     /// By its scores.
     text: f64,
-    /// By the evidence of a session that does not depend on its prompt: usefulness and project. It
-    /// orders the candidates, and does not change the probability that any of them fits.
+    /// By the evidence of a session about the document and the project: usefulness and
+    /// technologies. It orders the candidates, and does not change the probability that any of them fits.
     known_before: f64,
     /// By the other evidence.
     evidence: f64,
@@ -175,7 +175,9 @@ impl LogWeight {
     fn new(text: f64, candidate: &Scored, profile: &Profile) -> Self {
         let (weights, evidence) = (&profile.evidence, &candidate.evidence);
         let known_before = if profile.session {
-            weights.usefulness * evidence.usefulness + weights.technology * evidence.technology
+            weights.usefulness * evidence.usefulness
+                + weights.technology * evidence.technology
+                + weights.other_technology * evidence.other_technology
         } else {
             0.0
         };

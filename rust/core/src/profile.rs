@@ -333,6 +333,7 @@ impl Default for Profile {
                 example: 16.0,
                 counterexample: -16.0,
                 technology: 2.0,
+                other_technology: 0.0,
                 other_version: -6.0,
                 usefulness: 0.0,
                 other_date: -4.0,

@@ -169,12 +169,28 @@ impl Project {
 
     /// Whether a head names a technology of the project.
     pub fn has_one_of(&self, head: &str) -> bool {
-        !self.is_empty() && named(head).iter().any(|name| self.0.contains(name))
+        !self.is_empty() && named(head, false).iter().any(|name| self.0.contains(name))
+    }
+
+    /// The technologies that a query names, whether it writes them with capital letters or not.
+    pub fn of_query(query: &str) -> Self {
+        Self::new(named(query, true))
+    }
+
+    /// Whether a document is about technologies of which neither this project nor the query has
+    /// one: its title names them, and its head confirms that the words mean them.
+    pub fn lacks_all_of(&self, title: &str, head: &str, of_query: &Self) -> bool {
+        let by_title = named(&title.replace(['-', '_'], " "), true);
+        let about: BTreeSet<_> = named(head, false).intersection(&by_title).copied().collect();
+        !self.is_empty()
+            && !about.is_empty()
+            && about.is_disjoint(&self.0)
+            && about.is_disjoint(&of_query.0)
     }
 }
 
-/// The technologies that a text names.
-fn named(text: &str) -> BTreeSet<&'static str> {
+/// The technologies that a text names, if its words are written as they are or in any case.
+fn named(text: &str, any_case: bool) -> BTreeSet<&'static str> {
     let tokens = tokens(text);
     let mut found = BTreeSet::new();
     let word = |at: usize| {
@@ -189,7 +205,7 @@ fn named(text: &str) -> BTreeSet<&'static str> {
         let pair = pair.as_ref().map(|(written, lower)| (written.as_str(), lower.as_str()));
         for (written, lower) in [Some((written, lower)), pair].into_iter().flatten() {
             for (word, technology) in BY_WORD.get(lower).into_iter().flatten() {
-                let fits = *word == lower || written == *word;
+                let fits = any_case || *word == lower || written == *word;
                 if fits {
                     found.insert(technology.name);
                 }
@@ -228,7 +244,7 @@ mod tests {
             ("Merges PDF files", &[]),
         ];
         for (head, expected) in cases {
-            assert_eq!(named(head), expected.iter().copied().collect(), "{head}");
+            assert_eq!(named(head, false), expected.iter().copied().collect(), "{head}");
         }
     }
 
@@ -243,11 +259,29 @@ mod tests {
         assert!(!Project::new(["unheard-of"]).has_one_of("Rust"));
     }
 
+    #[test]
+    fn a_project_lacks_what_a_title_is_about_unless_the_query_names_it() {
+        let project = Project::new(["swift"]);
+        let lacks = |title: &str, head: &str, query: &str| {
+            project.lacks_all_of(title, head, &Project::of_query(query))
+        };
+        let native = "Builds mobile apps with React Native";
+        assert!(lacks("react-native-expert", native, "the queue shows nothing"));
+        assert!(!lacks("react-native-expert", native, "port it to react native"));
+        assert!(!lacks("swift-expert", "Writes Swift", "the queue shows nothing"));
+        assert!(!lacks("spring-cleaning", "Tidies files in spring", "the queue shows nothing"));
+        assert!(!lacks("app-design", native, "the queue shows nothing"));
+        let none = Project::default();
+        assert!(!none.lacks_all_of("react-expert", "Writes React", &none));
+        assert!(!Project::new(["vue"]).lacks_all_of("react-vue", "Writes React and Vue", &none));
+    }
+
     proptest! {
         #[test]
         fn any_text_is_compared(head in "\\PC{0,80}", names in prop::collection::vec("\\PC{0,9}", 0..4)) {
             let project = Project::new(names.iter().map(String::as_str));
-            prop_assert!(!project.has_one_of(&head) || !named(&head).is_empty());
+            prop_assert!(!project.has_one_of(&head) || !named(&head, false).is_empty());
+            prop_assert!(!project.lacks_all_of(&head, &head, &Project::of_query(&head)));
         }
     }
 }
