@@ -14,6 +14,7 @@ import pytest
 
 from conftest import build
 from crossgate import PairScore, Profile, Router
+from crossgate.integrations._tools import ToolSearcher
 from crossgate.integrations.sentence_transformers import rank
 
 with suppress(ImportError):
@@ -227,3 +228,123 @@ def test_scores_replace_unknown_relevances() -> None:
     rows = rank(QUERY, [TEXTS[0], TEXTS[1]], reranker=Failing())
     assert [row["corpus_id"] for row in rows] == [1, 0]
     assert rows[0]["score"] > rows[1]["score"]
+
+
+def weather(place: str) -> str:
+    """Forecast of rain for a place."""
+    return f"rain in {place}"
+
+
+def mail(to: str) -> str:
+    """Send an e-mail."""
+    return "sent"
+
+
+def invoice(customer: str) -> str:
+    """Write an invoice for a customer."""
+    return "written"
+
+
+NEED = "will it rain in Oslo tomorrow"
+STAGE1: dict[str, Any] = {"reranker": None}
+
+
+def test_a_searcher_keeps_its_router_until_a_tool_changes() -> None:
+    tools = [{"name": "rain", "description": "Forecast."}, {"name": "mail", "description": "Send."}]
+    searcher = ToolSearcher(STAGE1)
+    assert searcher.find([], tools, 2) == searcher.find([NEED], [], 2) == []
+    assert searcher.find(["send a mail", "forecast"], tools, 2) == ["mail", "rain"]
+    kept = searcher._router
+    assert searcher.find(["send a mail"], [dict(tool) for tool in tools], 1) == ["mail"]
+    assert searcher._router is kept
+    tools[0] = {"name": "rain", "description": "Send a mail about the rain."}
+    searcher.find(["send a mail"], tools, 1)
+    assert searcher._router is not kept
+    with pytest.raises(ValueError, match="occurs twice"):
+        searcher.find([NEED], tools * 2, 1)
+
+
+def test_pydantic_ai_tool_search() -> None:
+    pytest.importorskip("pydantic_ai", reason="pydantic-ai is not installed")
+    from pydantic_ai import Agent, ModelMessage, ModelResponse, TextPart, Tool, ToolCallPart
+    from pydantic_ai.capabilities import ToolSearch
+    from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+    from crossgate.integrations.pydantic_ai import CrossgateToolSearch
+
+    seen: list[list[str]] = []
+
+    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        seen.append([tool.name for tool in info.function_tools])
+        if len(seen) > 1:
+            return ModelResponse([TextPart("done")])
+        queries = {"queries": [NEED, "write an invoice for Ada"]}
+        return ModelResponse([ToolCallPart("search_tools", queries)])
+
+    agent = Agent(
+        FunctionModel(model),
+        tools=[Tool(function, defer_loading=True) for function in (mail, weather, invoice)],
+        capabilities=[ToolSearch(strategy=CrossgateToolSearch(**STAGE1), max_results=2)],
+    )
+    assert asyncio.run(agent.run(NEED)).output == "done"
+    assert seen[0] == ["search_tools"]
+    assert set(seen[1]) == {"search_tools", "weather", "invoice"}
+
+
+def test_fastmcp_search_transform() -> None:
+    pytest.importorskip("fastmcp", reason="fastmcp is not installed")
+    from fastmcp import Client, FastMCP
+
+    from crossgate.integrations.fastmcp import CrossgateSearchTransform
+
+    server = FastMCP("office", tools=[mail, weather])
+    server.add_transform(
+        CrossgateSearchTransform(max_results=1, always_visible=["mail"], options=STAGE1)
+    )
+
+    async def act() -> None:
+        async with Client(server) as client:
+            listed = [tool.name for tool in await client.list_tools()]
+            assert listed == ["mail", "search_tools", "call_tool"]
+            for query, name in ((NEED, "weather"), ("write an invoice for Ada", "invoice")):
+                if name == "invoice":
+                    server.add_tool(invoice)
+                found = await client.call_tool("search_tools", {"query": query})
+                assert [tool["name"] for tool in found.structured_content["result"]] == [name]
+            call = {"name": "weather", "arguments": {"place": "Oslo"}}
+            assert (await client.call_tool("call_tool", call)).content[0].text == "rain in Oslo"
+
+    asyncio.run(act())
+
+
+def test_langchain_tool_selector() -> None:
+    pytest.importorskip("langchain", reason="langchain is not installed")
+    from langchain.agents import create_agent
+    from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+    from langchain_core.messages import AIMessage
+
+    from crossgate.integrations.langchain_agents import CrossgateToolSelector
+
+    seen: list[list[str]] = []
+
+    class Model(GenericFakeChatModel):
+        def bind_tools(self, tools: Any, **more: Any) -> Any:
+            seen.append([tool["type"] if isinstance(tool, dict) else tool.name for tool in tools])
+            return self
+
+    given: list[Any] = [mail, weather, invoice, {"type": "web_search"}]
+    asked: Any = {"messages": [("user", "hello"), ("assistant", "yes?"), ("user", NEED)]}
+    for selector, names in (
+        (CrossgateToolSelector(max_tools=1, **STAGE1), ["weather", "web_search"]),
+        (
+            CrossgateToolSelector(max_tools=1, always_include=["invoice"], **STAGE1),
+            ["weather", "invoice", "web_search"],
+        ),
+        (CrossgateToolSelector(max_tools=3), ["mail", "weather", "invoice", "web_search"]),
+    ):
+        for run in (0, 1):
+            model = Model(messages=iter([AIMessage("done")]))
+            agent = create_agent(model, tools=given, middleware=[selector])
+            answer = asyncio.run(agent.ainvoke(asked)) if run else agent.invoke(asked)
+            assert answer["messages"][-1].text == "done"
+            assert seen.pop() == names

@@ -265,7 +265,11 @@ def own_tools(tools: Iterable[Any]) -> list[tuple[Document, Any]]:
 
 def _attributes(tool: object) -> dict[str, object]:
     names = ("name", "title", "description", "annotations", *_SCHEMAS)
-    return {name: getattr(tool, name, None) for name in names}
+    found = {name: getattr(tool, name, None) for name in names}
+    parameters = getattr(tool, "args", None)  # of a tool of LangChain
+    if isinstance(parameters, dict) and not isinstance(found["parameters"], dict):
+        found["parameters"] = {"properties": parameters}
+    return found
 
 
 def _parameters(root: Mapping[str, Any]) -> Iterator[str]:
