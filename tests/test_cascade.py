@@ -1,4 +1,4 @@
-"""The cascade on the table of cases that the Rust tests run too, and properties of decisions."""
+"""The cascade on the cases of the gate, which the core's tests run too, and its properties."""
 
 from __future__ import annotations
 
@@ -41,12 +41,6 @@ Case = dict[str, Any]
 HERE = Path(__file__).parent
 TABLE = json.loads((HERE / "cases.json").read_text(encoding="utf-8"))
 TRACE = Draft202012Validator(json.loads((HERE / "schemas" / "trace.json").read_bytes()))
-
-
-def cases(part: str) -> pytest.MarkDecorator:
-    """Parametrise a test with the cases of a part of the table."""
-    rows = [pytest.param(case, id=case["name"]) for case in TABLE[part]]
-    return pytest.mark.parametrize("case", rows)
 
 
 def blended(blend: Blend, cosine: float | None, bm25: float) -> float:
@@ -113,7 +107,7 @@ def json_round_trip(trace: Mapping[str, Any]) -> dict[str, Any]:
     return again
 
 
-@cases("gate")
+@pytest.mark.parametrize("case", TABLE["gate"], ids=lambda case: case["name"])
 def test_gate_decides_as_in_the_table(case: Case) -> None:
     profile, policy = profile_of(case), Policy(**case.get("policy", {}))
     request = {"require_overlap": True, **case.get("request", {})}

@@ -220,6 +220,8 @@ mod tests {
         let promises = [Promise { most: 5, least_shares: vec![0.5, 0.4, 0.3] }];
         let least = |coverage| promise(&promises, coverage, 5).unwrap();
         assert_eq!((least(0.2).least_share, least(0.2).coverage), (0.5, 0.2));
+        // A share that equals the limit is on the list.
+        assert_eq!(length(&in_line(&line(&[0.6, 0.5, 0.4])), &least(0.2), 5), 2);
         assert_eq!(least(0.5).least_share, 0.5);
         assert_eq!((least(0.505).least_share, least(0.505).coverage), (0.4, 0.505));
         assert_eq!((least(0.52).least_share, least(0.52).is_enough), (0.3, true));

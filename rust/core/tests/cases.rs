@@ -1,5 +1,4 @@
-//! The cases of `tests/cases.json`, which the Python tests run too, so that both languages apply the
-//! same rules.
+//! The cases of `tests/cases.json`; the Python tests run those of the gate through the whole cascade.
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a failed test may panic")]
 
