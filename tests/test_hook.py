@@ -27,8 +27,6 @@ from crossgate import Index
 from crossgate._agents.hook import detached, session_state, skill_library
 from crossgate._agents.hook.agents import (
     AGENTS,
-    PROMPT_CHARS,
-    UnreadableCall,
     read_hook_prompt,
 )
 from crossgate._agents.hook.answer import SHORTLIST_CHARS, Pick, answer, context_of, shortlist_of
@@ -1272,33 +1270,6 @@ def test_other_agents_get_their_format(home: Home, agent: str) -> None:
     run = home.hook(data, agent=agent)
     assert "- pdf-toolkit" in run.context
     assert json.loads(run.out)["hookSpecificOutput"]["hookEventName"] == event
-
-
-@given(st.binary(max_size=200) | st.text(max_size=80).map(lambda text: text.encode()))
-def test_any_bytes_are_parsed_or_refused(data: bytes) -> None:
-    with suppress(UnreadableCall):
-        read_hook_prompt(AGENTS["claude"], data)
-
-
-_JSON = st.recursive(
-    st.none() | st.booleans() | st.floats() | st.text(max_size=20),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
-    ),
-    max_leaves=6,
-)
-
-
-@given(
-    st.dictionaries(
-        st.sampled_from(["prompt", "session_id", "cwd", "hook_event_name"]), _JSON, max_size=4
-    )
-)
-def test_any_values_are_parsed_or_refused(values: dict[str, Any]) -> None:
-    with suppress(UnreadableCall):
-        prompt = read_hook_prompt(AGENTS["opencode"], json.dumps(values).encode())
-        assert len(prompt.text) <= PROMPT_CHARS
-        prompt.text.encode()
 
 
 def test_hook_input_is_recognised(made: Home) -> None:

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from conftest import LIBRARY, refused
 from crossgate import CrossgateError
@@ -278,42 +276,3 @@ def test_folder_without_labels_is_refused(skills: Path, tmp_path: Path) -> None:
     joined = dataset_of(Subject(skills, (labels,)), options("--background"))
     assert len(joined.queries) == len(alone.queries) + len(ROWS)
     assert len(dataset_of(Subject(skills, (labels,)), options("--limit", "2")).queries) == 2
-
-
-WORDS = ("", "pdf", "none", "true", "\0", "\ud800", " ")
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.sampled_from(WORDS),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(WORDS), inner),
-    max_leaves=8,
-)
-
-
-@given(
-    rows=st.lists(
-        st.dictionaries(
-            st.sampled_from(
-                ["query", "relevant", "expected_skill", "should_trigger", "skill", "id"]
-            ),
-            JSON,
-        ),
-        min_size=1,
-        max_size=5,
-    )
-)
-def test_any_rows_are_read_or_refused(
-    rows: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    folder = tmp_path_factory.mktemp("any")
-    source = written(folder / "docs.jsonl", {"id": "pdf", "text": "PDF tools"})
-    for path in (folder / "l.json", folder / "l.jsonl"):
-        whole = path.suffix == ".json"
-        path.write_text(json.dumps(rows) if whole else "\n".join(map(json.dumps, rows)))
-        is_labels(path)
-        code = None
-        try:
-            dataset = read_labels(source, [path])
-        except CrossgateError as error:
-            code = error.code
-        else:
-            assert all(set(query.relevant) <= {"pdf"} for query in dataset.queries)
-        assert code in {None, "empty_split", "malformed_row"}

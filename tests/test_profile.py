@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import json
 import math
@@ -333,34 +332,6 @@ def test_error_names_the_invalid_setting_of_a_policy(values: dict[str, Any], nam
     assert named in refused("policy_malformed", Policy.from_dict, values)
     assert named in refused("policy_malformed", lambda: Policy(**values))
     assert named in refused("policy_malformed", lambda: Policy().replace(**values))
-
-
-@given(
-    st.recursive(
-        st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=3),
-        lambda inner: (
-            st.lists(inner, max_size=2)
-            | st.dictionaries(
-                st.sampled_from(
-                    ["winner", "pool", "blend", "name", "fitted", "agreed", "k", "combine", "mode"]
-                ),
-                inner,
-                max_size=3,
-            )
-        ),
-        max_leaves=8,
-    )
-)
-def test_any_json_is_a_profile_or_refused(values: Any) -> None:
-    given = {"schema": PROFILE_SCHEMA, **values} if type(values) is dict else values
-    with contextlib.suppress(ProfileError):
-        profile = profile_from(given)
-        assert Profile.from_dict(profile.to_dict()) == profile
-        # Numbers that were taken can be calculated with.
-        one = _core.Scored(id="a", cosine=0.5, bm25=1, overlap=1, blend=0.5)
-        gated = _core.gate([one], profile, Policy(), _core.Request())
-        pair = _core.Pair(id="a", score=1.0, truncated=False)
-        _core.conclude(gated, [pair], None, profile, Policy())
 
 
 def test_a_profile_made_by_hand_is_checked_like_a_file() -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import pickle
 import re
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -20,13 +18,12 @@ import crossgate._sources.tools as tools_module
 from conftest import refused
 from crossgate._cli import run
 from crossgate._retrieval.passages import pieces
-from crossgate._sources.common import Unusable
 from crossgate._sources.markdown import chunk_markdown, chunk_plain, sections
 from crossgate._sources.reading import Loaded, read_sources
 from crossgate._sources.rows import read_candidates
 from crossgate._sources.skill_files import description_of, front_matter
-from crossgate._sources.tools import operations_of, tool_from
-from crossgate._support.errors import CrossgateError, InputError, SourceError
+from crossgate._sources.tools import tool_from
+from crossgate._support.errors import InputError, SourceError
 from crossgate._support.limits import ROW_BYTES
 
 
@@ -1384,31 +1381,6 @@ def test_invalid_candidate_is_refused(lines: list[str], code: str, says: str) ->
     assert says in said
 
 
-JSON_VALUES: st.SearchStrategy[object] = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["id", "text", "cosine", "vector", "k"]), inner)
-    ),
-    max_leaves=6,
-)
-CANDIDATE_LINES = st.text() | JSON_VALUES.map(json.dumps) | st.sampled_from(["[", "]", ",", ""])
-
-
-@given(st.lists(CANDIDATE_LINES, max_size=5))
-def test_any_text_is_read_as_candidates_or_refused(lines: list[str]) -> None:
-    try:
-        found = read_candidates(lines, name="c")
-    except CrossgateError:
-        return
-    assert len({candidate.id for candidate in found}) == len(found)
-    for candidate in found:
-        json.dumps(
-            [candidate.id, candidate.title, candidate.text, dict(candidate.metadata)],
-            ensure_ascii=False,
-        ).encode()
-
-
 # --- imports ----------------------------------------------------------------------------------
 
 
@@ -1742,34 +1714,6 @@ def test_index_does_not_call_renamed_tools_skipped(
 def test_file_without_tools_is_refused(tmp_path: Path) -> None:
     for content in ("{}", '{"tools": {}}', "5", "[", '{"result": {}}'):
         refused("no_documents", read_sources, [write(tmp_path / "tools.json", content)])
-
-
-def trees(keys: str, leaves: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Draw JSON values whose objects have these keys."""
-    return st.recursive(
-        st.none() | st.booleans() | st.integers() | st.text() | leaves,
-        lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(keys.split()), inner),
-        max_leaves=30,
-    )
-
-
-@given(trees("properties items anyOf enum $ref description a", st.nothing()))
-def test_any_schema_is_read(schema: object) -> None:
-    tool = tool_from({"name": "a", "inputSchema": {"properties": {"b": schema}}})
-    assert tool.body.startswith("b")
-
-
-@given(
-    trees(
-        "get parameters requestBody content schema $ref name",
-        st.sampled_from(["#/paths/~1a", "#/components"]),
-    )
-)
-def test_any_operation_is_read_or_reported(value: object) -> None:
-    document = {"openapi": "3.0.0", "paths": {"/a": value}, "components": value}
-    for _, tool in operations_of(document):
-        with contextlib.suppress(Unusable):
-            assert tool_from(tool).id
 
 
 def test_recursive_schema_is_read() -> None:

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from conftest import LIBRARY, refused, skills
 from crossgate import Document, Index, Router
@@ -119,28 +117,6 @@ def test_skills_opened_after_a_command_are_ignored(tmp_path: Path) -> None:
         tmp_path / "a.jsonl", said("hi"), said("/deploy staging"), called("Skill", skill="deploy")
     )
     assert heard(path) == [("hi", ())]
-
-
-KEYS = ["type", "message", "content", "user", "tool_use", "input", "name", "text"]
-
-
-@settings(max_examples=200, deadline=None)
-@given(
-    st.lists(
-        st.one_of(
-            st.binary(),
-            st.recursive(
-                st.none() | st.text() | st.integers(),
-                lambda x: st.lists(x) | st.dictionaries(st.sampled_from(KEYS), x),
-            ).map(lambda x: json.dumps(x).encode()),
-        )
-    )
-)
-def test_any_bytes_are_read(tmp_path_factory: pytest.TempPathFactory, lines: list[bytes]) -> None:
-    path = tmp_path_factory.getbasetemp() / "any.jsonl"
-    path.write_bytes(b'"user" "tool_use"'.join([b"", *lines]) + b"\n" + b"\n".join(lines))
-    for turn in read_turns(path):
-        assert turn.text.strip()
 
 
 def test_an_endless_line_is_skipped_in_little_memory(tmp_path: Path) -> None:
