@@ -328,6 +328,7 @@ def test_last_requests_are_those_of_the_person(tmp_path: Path) -> None:
         "[execute_command for 'npm test'] Result:\n3 tests failed",
         "[new_task completed] Result: done",
         "[TASK RESUMPTION] This task was interrupted an hour ago.",
+        "[ERROR] Missing value for required parameter 'path'. Please retry.",
         # Gemini CLI, Antigravity and Windsurf
         "System: Please continue.",
         "Here is the user's editor context as a JSON object.\n```json\n{}\n```",
@@ -344,7 +345,8 @@ def test_last_requests_are_those_of_the_person(tmp_path: Path) -> None:
         "Continue if you have next steps, or stop and ask for clarification.",
         "The following tool was executed by the user",
         "[SYSTEM DIRECTIVE: TODO CONTINUATION]\n\n2 of 5 tasks remain.",
-        "[BACKGROUND TASK COMPLETED]\nexplore finished in 12 s.",
+        "[BACKGROUND TASK RESULT READY]\nexplore finished in 12 s.",
+        "Use the above message and context to generate a prompt and call the task tool.",
         # aider
         "I have *added these files to the chat* so you can go ahead and edit them.",
         "Here are summaries of some files present in my git repository.",
@@ -392,6 +394,7 @@ WORDS = "tidy the <b>first</b> page and number the rest"
         f"{WORDS}\n--- Content from referenced files ---\nx\n--- End of content ---",
         # Cline and Roo Code
         f"[TASK RESUMPTION] Interrupted.\n<user_message>\n{WORDS}\n</user_message>",
+        f"Command is still running in a.\n<feedback>\n{WORDS}\n</feedback>",
         f"The user denied this operation:\n<feedback>\n{WORDS}\n</feedback>",
         f"[ask_followup_question for 'a?'] Result:\n<answer>\n{WORDS}\n</answer>",
         f"<explicit_instructions type='a'>x</explicit_instructions>\n<task>{WORDS}</task>",
@@ -406,7 +409,7 @@ WORDS = "tidy the <b>first</b> page and number the rest"
         # Windsurf, Amp, Goose and Kiro
         f"<MEMORY[rules.md]>\nx\n</MEMORY[rules.md]>\n{WORDS}",
         f"<attachedFiles>\n```a.md\nx\n```\n</attachedFiles>\n{WORDS}\n<user-state>x</user-state>",
-        f"{WORDS}\n<info-msg>\nIt is currently 10:00\n</info-msg>",
+        f"{WORDS}\n<info-msg>\nIt is currently 10:00\n</info-msg>\n<gitDiff>+ a</gitDiff>",
         f"{WORDS}\n<EnvironmentContext>\n<OPEN-FILES>a</OPEN-FILES>\n</EnvironmentContext>",
         f"## Included Rules (a.md) [Workspace]\n\n<user-rule id=a.md>x</user-rule>\n\n{WORDS}",
         f"--- CONTEXT ENTRY BEGIN ---\nx\n--- CONTEXT ENTRY END ---\n\n"

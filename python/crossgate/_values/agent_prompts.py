@@ -32,8 +32,9 @@ _MAYBE_ADDED = re.compile(
 )
 # Parts of the names of such tags: `<user-state>`, `<attachedFiles>`.
 _KINDS = re.compile(
-    r"attached|attachments?|context|diagnostics|editor|environment|files|info|instructions|metadata"
-    r"|msg|references|reminders?|rules?|selected|selections?|settings|state",
+    r"attached|attachments?|context|current|date|diagnostics|editor|environment|files|git|ide|info"
+    r"|instructions|metadata|msg|references|reminders?|rules?|selected|selections?|settings|state"
+    r"|visible|workspace",
     re.IGNORECASE,
 )
 _COMPOUND = re.compile(r"[a-z]+[-A-Z].*")
@@ -51,7 +52,7 @@ _BLANK = "\ufeff \t\r\n\v\f"
 # Beginnings of messages that no person wrote.
 _BEGINNING = re.compile(
     r"""[\s\ufeff]*(?:
-      \#\ AGENTS\.md\ instructions
+      \#\ (?:AGENTS\.md\ instructions|\d+\ SEARCH/REPLACE\ blocks?\ failed)
     | \#\ Fix\ any\ (?:linting\ )?errors\ below
     | <skill>\s*<name>
     | Another\ (?:Claude\ session\ sent\ a\ message|language\ model\ started\ to\ solve)
@@ -64,11 +65,12 @@ _BEGINNING = re.compile(
     | I\ ran\ this\ command:\s*\n
     | Please\ continue\ on\ whatever\ approach
     | Summarize\ the\ task\ tool\ output\ above
-    | System:\ (?:\[|Please\ continue)
+    | System:\ (?:\[|[^\n]{0,80}Please\ continue)
     | The\ following\ (?:is\ an\ <EPHEMERAL_MESSAGE>|tool\ was\ executed\ by\ the\ user)
     | This\ is\ the\ Gemini\ CLI\.\ We\ are\ setting\ up
     | This\ session\ is\ being\ continued\ from\ a\ previous\ conversation
     | Warning:\ (?:apply_patch\ was\ requested|The\ maximum\ number\ of\ unified\ exec)
+    | Use\ the\ above\ message\ and\ context\ to\ generate\ a\ prompt
     | Your\ claude\.ai\ usage\ limit\ has\ reset
     | (?:\w+(?::\w+)?\ )?hook\ (?:additional\ context|blocking\ error|feedback|success)
       (?:\ from\ command)?:
@@ -76,14 +78,15 @@ _BEGINNING = re.compile(
     | \[(?:cron|scheduled\ task)\b
     | \[(?:agent|sub-?agent|teammate)(?:\ [\w-]+){0,2}\]
     | \[(?=[^]\n]*\b(?:automated|background|hook|session|system|(?:sub)?task)\b)[^]\n]*
-      \b(?:complete[ds]?|continuation|directive|event|heartbeat|message|notification|reminder
-      |resumption)\b[^]\n]*\]
+      \b(?:complete[ds]?|continuation|directive|event|failed|finished|heartbeat|message|notification
+      |ready|reminder|result|resumption)\b[^]\n]*\]
     )""",
     re.IGNORECASE | re.VERBOSE,
 )
 # Beginnings of messages in which the words of the person stand in tags, or not at all.
 _REPORT = re.compile(
-    r"[\s\ufeff]*(?:\[ERROR\] You did not use a tool|\[\w+(?: [^]\n]*)?\] Result:"
+    r"[\s\ufeff]*(?:\[ERROR\] (?:Missing value for required|You did not use a tool)"
+    r"|\[\w+(?: [^]\n]*)?\] Result:|Command is still running in"
     r"|The user (?:denied|rejected) this operation)"
 )
 # Codex and Kiro put sections before the request, Gemini CLI and opencode the named files after it.
