@@ -456,6 +456,39 @@ def test_the_words_of_a_person_are_judged(home: Home, prompt: str) -> None:
     assert "- pdf-toolkit" in home.hook(home.call(prompt)).context
 
 
+@pytest.mark.parametrize(
+    ("agent", "tool", "field"),
+    [
+        ("claude", "Agent", "prompt"),
+        ("claude", "Task", "prompt"),
+        ("codex", "spawn_agent", "message"),
+    ],
+)
+def test_a_task_of_a_subagent_gets_the_skill(home: Home, agent: str, tool: str, field: str) -> None:
+    if agent != "claude":
+        (home.path / ".claude").rename(home.path / ".agents")
+        home.hook(agent=agent)
+        settle(home)
+    task: dict[str, Any] = {field: PDF, "subagent_type": "general-purpose", "odd": [1.0, "\ud800"]}
+    event = {"hook_event_name": "PreToolUse", "session_id": "s", "tool_name": tool}
+    call = home.call("what the person wrote", **event, tool_input=task)
+    home.hook(home.call(session_id="s"), agent=agent)  # mentioned to the agent itself
+    for _ in range(2):  # each subagent begins without knowledge of the other
+        said = json.loads(home.hook(call, agent=agent).out)["hookSpecificOutput"]
+        changed = said.pop("updatedInput")
+        assert said == {"hookEventName": "PreToolUse", "permissionDecision": "allow"}
+        assert changed[field].startswith(f"{PDF}\n\n")
+        assert "- pdf-toolkit" in changed.pop(field)
+        assert changed == {key: value for key, value in task.items() if key != field}
+        assert last(home)["task"] is True
+    other = {"tool_input": {field: "what a lovely morning"}}
+    assert home.hook(home.call(**event, **other), agent=agent).out == b""
+    for wrong in ({"tool_name": "Bash"}, {"tool_input": {"command": PDF}}, {"tool_input": [PDF]}):
+        run = home.hook(home.call(**{**event, "tool_input": task, **wrong}), agent=agent)
+        assert (run.code, run.out) == (0, b"")
+        assert last(home)["reason"] == "bad_input"
+
+
 def test_a_message_between_agents_is_skipped(home: Home) -> None:
     assert home.hook(home.call(PDF, source="system")).out == b""
     assert last(home)["reason"] == "not_a_person"

@@ -97,6 +97,30 @@ def test_install_is_idempotent_and_keeps_other_settings(home: Home) -> None:
     assert path.with_name("settings.json.before-crossgate").read_bytes() == before
 
 
+def test_tasks_of_subagents_are_an_option(home: Home) -> None:
+    mine = {"matcher": "Bash", "hooks": [{"type": "command", "command": "check"}]}
+    path = settings(home, json.dumps({"hooks": {"PreToolUse": [mine]}}))
+
+    def groups() -> Any:
+        return json.loads(path.read_text())["hooks"].get("PreToolUse")
+
+    for _ in range(2):
+        assert home.run("hook", "install", "--subagents").returncode == 0
+        (before, ours) = groups()
+        assert before == mine
+        assert ours["matcher"] == "Agent|Task"
+        assert [hook["command"] for hook in ours["hooks"]] == commands(path)
+    assert home.run("hook", "install").returncode == 0
+    assert groups() == [mine]
+    assert home.run("hook", "install", "--subagents").returncode == 0
+    assert home.run("hook", "uninstall").returncode == 0
+    assert json.loads(path.read_text()) == {"hooks": {"PreToolUse": [mine]}}
+    for agent, said in (("gemini", "for claude and codex"), ("opencode", "anyway")):
+        done = home.run("hook", "install", "--subagents", "--agent", agent)
+        assert done.returncode == 2
+        assert said in done.stderr
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -35,6 +35,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     made.set_defaults(run=_install)
     _common(made)
+    made.add_argument(
+        "--subagents",
+        action="store_true",
+        help="also add skills to the tasks that the agent gives to subagents",
+    )
     add_options(made)
     removed = commands.add_parser(
         "uninstall",
@@ -96,7 +101,13 @@ def _install(options: argparse.Namespace) -> int:
     agent = AGENTS[options.agent]
     _check_folders(agent)
     with progress("embedding") as report:
-        installed = install(agent, options_of(options), project=options.project, progress=report)
+        installed = install(
+            agent,
+            options_of(options),
+            project=options.project,
+            subagents=options.subagents,
+            progress=report,
+        )
     for skipped in installed.left_out:
         say(f"skipped {skipped}")
     for note in installed.notes:

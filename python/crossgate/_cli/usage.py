@@ -59,7 +59,9 @@ def run(options: argparse.Namespace) -> int:
     log = log_path(options) if options.record else ""
     turns = list(read_all_turns(options.transcripts))
     recorded = record_opened(log, turns) if log else None
-    entries = [entry for entry in read_hook_log(hook_folder()) if "prompt" in entry]
+    # Transcripts do not hold the tasks of subagents as prompts.
+    logged = read_hook_log(hook_folder())
+    entries = [entry for entry in logged if "prompt" in entry and "task" not in entry]
     report = measure_usage(entries, turns)
     listed = _listed(report, options) if options.prompts else None
     if options.json:

@@ -16,6 +16,9 @@ from crossgate._values.agent_prompts import words_of
 PROMPT_CHARS = 65_536
 """Maximum length of a prompt in characters; the rest is cut off."""
 
+TASK_EVENT = "PreToolUse"
+"""The event that calls the hook before a tool of an agent starts a subagent."""
+
 TRIAL = "crossgate_trial"
 """Key of a call that `crossgate hook install` makes as a trial; trials are not logged."""
 
@@ -43,6 +46,8 @@ class Agent:
         managed: Settings of an administrator, on any system, that may hold them.
         managed_switches: Further switches that count in these settings only.
         disabled_lists: Keys of lists that disable single hooks by their command.
+        task_tools: Names of the tool that starts a subagent, if a hook may change its task.
+        task_field: The argument of that tool that holds the task.
     """
 
     name: str
@@ -62,6 +67,13 @@ class Agent:
     managed: tuple[str, ...] = ()
     managed_switches: tuple[tuple[tuple[str, ...], bool], ...] = ()
     disabled_lists: tuple[tuple[str, ...], ...] = ()
+    task_tools: tuple[str, ...] = ()
+    task_field: str = "prompt"
+
+    @property
+    def events(self) -> tuple[str, ...]:
+        """The events that can call the hook."""
+        return (self.event, TASK_EVENT) if self.task_tools else (self.event,)
 
     @property
     def folder(self) -> Path:
@@ -95,6 +107,7 @@ AGENTS = {
                 "C:/Program Files/ClaudeCode/managed-settings.json",
             ),
             managed_switches=((("allowManagedHooksOnly",), True),),
+            task_tools=("Agent", "Task"),
         ),
         Agent(
             name="codex",
@@ -113,6 +126,8 @@ AGENTS = {
             switches=((("features", "hooks"), False), (("features", "codex_hooks"), False)),
             settings_files=(".codex/config.toml",),
             config="config.toml",
+            task_tools=("spawn_agent",),
+            task_field="message",
         ),
         Agent(
             name="gemini",
@@ -174,6 +189,7 @@ class HookPrompt:
         folder: Working folder of the agent; may be empty.
         trial: Whether it is the trial of `crossgate hook install`.
         transcript: File of the conversation so far; may be empty.
+        task: Arguments of the tool whose task this is; None for a prompt of the person.
     """
 
     text: str
@@ -182,6 +198,7 @@ class HookPrompt:
     folder: str
     trial: bool = False
     transcript: str = ""
+    task: Mapping[str, Any] | None = None
 
     @classmethod
     def of(cls, text: str, *, is_person: bool = True, **more: Any) -> HookPrompt:
@@ -221,7 +238,16 @@ def read_hook_prompt(agent: Agent, data: bytes) -> HookPrompt:
     if not isinstance(values, dict):
         raise UnreadableCall(f"stdin must be a JSON object, not {type_of(values)}")
     event = values.get("hook_event_name", agent.event)
-    if agent.event and event != agent.event:
+    task = None
+    if event == TASK_EVENT and agent.task_tools:
+        task = values.get("tool_input")
+        if values.get("tool_name") not in agent.task_tools or not isinstance(task, dict):
+            named = _short(values.get("tool_name"))
+            raise UnreadableCall(f"the tool {named} is not {' or '.join(agent.task_tools)}")
+        # A subagent knows nothing of the conversation, and of the skills that were mentioned in it.
+        alone = {"session_id": "", "transcript_path": ""}
+        values = {**values, **alone, "prompt": task.get(agent.task_field)}
+    elif agent.event and event != agent.event:
         raise UnreadableCall(f"the event is {_short(event)}, but this hook is for {agent.event}")
     if not isinstance(values.get("prompt"), str):
         raise UnreadableCall('there is no text under "prompt"')
@@ -235,13 +261,19 @@ def read_hook_prompt(agent: Agent, data: bytes) -> HookPrompt:
         folder="" if "\0" in folder else folder,  # not a valid path on any system
         trial=values.get(TRIAL) is True,
         transcript="" if "\0" in transcript else transcript,
+        task=task,
     )
 
 
-def reply(agent: Agent, context: str) -> bytes:
-    """Return the output that makes the agent add a context to the prompt."""
+def reply(agent: Agent, context: str, task: Mapping[str, Any] | None = None) -> bytes:
+    """Return the output that makes the agent add a context to the prompt, or to a task."""
     values: dict[str, Any] = {"context": context}
-    if agent.event:
+    if task is not None:
+        changed = {**task, agent.task_field: f"{task[agent.task_field]}\n\n{context}"}
+        # Agents ignore a changed task without this decision; rules that deny the tool still hold.
+        allowed = {"permissionDecision": "allow", "updatedInput": changed}
+        values = {"hookSpecificOutput": {"hookEventName": TASK_EVENT, **allowed}}
+    elif agent.event:
         values = {
             "hookSpecificOutput": {"hookEventName": agent.event, "additionalContext": context}
         }

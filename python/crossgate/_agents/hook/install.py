@@ -16,7 +16,7 @@ from time import perf_counter
 from typing import Any
 
 from crossgate._agents.hook import settings, shell
-from crossgate._agents.hook.agents import TRIAL, Agent
+from crossgate._agents.hook.agents import AGENTS, TRIAL, Agent
 from crossgate._agents.hook.options import HookOptions, anchored, as_arguments, parse
 from crossgate._agents.hook.skill_library import (
     SkillLibrary,
@@ -65,7 +65,12 @@ class Installed:
 
 
 def install(
-    agent: Agent, options: HookOptions, *, project: bool, progress: Any = None
+    agent: Agent,
+    options: HookOptions,
+    *,
+    project: bool,
+    subagents: bool = False,
+    progress: Any = None,
 ) -> Installed:
     """Index an agent's skills, run the hook once, and then add it to the settings.
 
@@ -73,14 +78,20 @@ def install(
         agent: The agent.
         options: The options of the hook.
         project: Whether to use the settings of this project, not those of the user.
+        subagents: Whether the hook also adds skills to the tasks of subagents.
         progress: Called with the number of skills embedded so far and the total.
 
     Raises:
         SourceError: `no_documents` if the agent has no skills, `unwritable` if a file cannot be
             written.
         InputError: `malformed_setting` for settings that cannot be edited without harm;
-            `hook_failed` if the trial fails.
+            `hook_failed` if the trial fails; `out_of_range` for `subagents` if the agent's hooks
+            cannot change their tasks.
     """
+    if subagents and not agent.task_tools:
+        usable = " and ".join(name for name, other in AGENTS.items() if other.task_tools)
+        anyway = "" if agent.event else f", and {agent.name} calls the hook for tasks anyway"
+        raise InputError("out_of_range", f"--subagents is for {usable}{anyway}: leave it out")
     path = settings_of(agent, project=project)
     notes: list[str] = []
     if not project:  # the path of a project differs between machines
@@ -102,7 +113,7 @@ def install(
     if agent.event:
         changed = settings.edit(
             path,
-            lambda values: settings.with_hook(values, agent, command),
+            lambda values: settings.with_hook(values, agent, command, subagents=subagents),
             ours=bool(settings.command_in(path, agent)),
         )
     else:

@@ -95,7 +95,7 @@ def _run(name: str, arguments: list[str], started: float) -> None:
     library = library_of(agent, prompt.folder, options.skills)
     answered = answer(agent, prompt, options, library, started=started, log=not prompt.trial)
     if answered.context and answered.outcome == "injected":
-        _write(reply(agent, answered.context))
+        _write(reply(agent, answered.context, prompt.task))
     os.close(_stdout)  # the agent can go on: the rest prepares later prompts
     if not prompt.trial or answered.outcome == "failed":
         _log(name, started, answered, prompt)
@@ -225,6 +225,8 @@ def _log(name: str, started: float, answered: HookAnswer, prompt: HookPrompt) ->
         more["prompt"] = prompt.digest
     if answered.ids:
         more |= {"ids": list(answered.ids), "names": list(answered.names), "form": answered.form}
+    if prompt.task is not None:
+        more["task"] = True
     if answered.context:
         more["chars"] = len(answered.context)
     if answered.confidence is not None:

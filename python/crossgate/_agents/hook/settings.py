@@ -13,7 +13,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from crossgate._agents.hook.agents import Agent
+from crossgate._agents.hook.agents import TASK_EVENT, Agent
 from crossgate._sources.common import is_unicode
 from crossgate._support.errors import InputError, SourceError
 from crossgate._support.files import atomic_write, copy_whole, file_lock, read_source
@@ -28,21 +28,37 @@ _SECONDS = 10
 """Time limit of the hook in the settings; longer than the limit of the hook itself."""
 
 
-def with_hook(values: dict[str, Any], agent: Agent, command: str) -> dict[str, Any]:
+def with_hook(
+    values: dict[str, Any], agent: Agent, command: str, *, subagents: bool = False
+) -> dict[str, Any]:
     """Return settings with a hook that runs this command; it replaces an earlier crossgate hook.
+
+    Args:
+        values: The settings.
+        agent: The agent.
+        command: The command.
+        subagents: Whether to run it for the tasks of subagents, too.
 
     Raises:
         ValueError: If the settings have another shape; the message names the key.
     """
     hook = {"type": "command", "command": command, "timeout": round(_SECONDS / agent.seconds)}
-    before = list(_groups(values, agent))
-    kept = [group for group in (_without(group, agent) for group in before) if group is not None]
-    # In its old position, so that the order of the hooks stays the same.
-    ours = (position for position, group in enumerate(before) if _without(group, agent) != group)
-    position = next(ours, len(kept))
-    groups = [*kept[:position], {"hooks": [hook]}, *kept[position:]]
-    hooks = values.get("hooks") or {}
-    return {**values, "hooks": {**hooks, agent.event: groups}}
+    wanted: dict[str, dict[str, Any]] = {agent.event: {"hooks": [hook]}}
+    if subagents:
+        wanted[TASK_EVENT] = {"matcher": "|".join(agent.task_tools), "hooks": [hook]}
+    rest = without_hook(values, agent)
+    hooks = dict(values.get("hooks") or {})
+    for event in agent.events:
+        before, kept = _groups(values, event), _groups(rest, event)
+        # In its old position, so that the order of the hooks stays the same.
+        ours = (at for at, group in enumerate(before) if _without(group, agent) != group)
+        position = next(ours, len(kept))
+        added = [wanted[event]] if event in wanted else []
+        if groups := [*kept[:position], *added, *kept[position:]]:
+            hooks[event] = groups
+        elif before:
+            del hooks[event]
+    return {**values, "hooks": hooks}
 
 
 def without_hook(values: dict[str, Any], agent: Agent) -> dict[str, Any]:
@@ -51,23 +67,25 @@ def without_hook(values: dict[str, Any], agent: Agent) -> dict[str, Any]:
     Raises:
         ValueError: If the settings have another shape; the message names the key.
     """
-    before = _groups(values, agent)
-    kept = [group for group in (_without(group, agent) for group in before) if group is not None]
-    if kept == before:
-        return values
-    hooks = {**values["hooks"], agent.event: kept}
-    if not kept:
-        del hooks[agent.event]
-    rest = {**values, "hooks": hooks}
-    if not hooks:
-        del rest["hooks"]
-    return rest
+    for event in agent.events:
+        before = _groups(values, event)
+        cleared = (_without(group, agent) for group in before)
+        kept = [group for group in cleared if group is not None]
+        if kept == before:
+            continue
+        hooks = {**values["hooks"], event: kept}
+        if not kept:
+            del hooks[event]
+        values = {**values, "hooks": hooks}
+        if not hooks:
+            del values["hooks"]
+    return values
 
 
 def command_in(path: Path, agent: Agent) -> str:
     """Return the command of crossgate's hook in a settings file; empty without such a hook."""
     try:
-        groups = _groups(read(path, _bytes(path)), agent)
+        groups = _groups(read(path, _bytes(path)), agent.event)
     except (ValueError, SourceError):
         return ""
     hooks = [group.get("hooks") for group in groups if isinstance(group, dict)]
@@ -232,17 +250,17 @@ def _bytes(path: Path) -> bytes:
         raise _unwritable("read", path, error) from error
 
 
-def _groups(values: dict[str, Any], agent: Agent) -> list[Any]:
+def _groups(values: dict[str, Any], event: str) -> list[Any]:
     hooks = values.get("hooks")
     if hooks is None:
         return []
     if not isinstance(hooks, dict):
         raise ValueError(f'"hooks" must be an object, not {type_of(hooks)}')
-    groups = hooks.get(agent.event)
+    groups = hooks.get(event)
     if groups is None:
         return []
     if not isinstance(groups, list):
-        raise ValueError(f'"hooks.{agent.event}" must be a list, not {type_of(groups)}')
+        raise ValueError(f'"hooks.{event}" must be a list, not {type_of(groups)}')
     return groups
 
 
