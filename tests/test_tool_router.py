@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -160,16 +161,23 @@ def test_invalid_query_is_refused(arguments: dict[str, Any], code: str) -> None:
 
 
 def test_parameters_of_a_tool_are_searched() -> None:
-    tools = [
+    values = (["holiday", "sick leave"], ["invoice", "credit note"])
+    schemas = [{"properties": {"kind": {"enum": words}}} for words in values]
+    tools: list[Any] = [
         {"name": name, "description": "Update a record.", "input_schema": schema}
-        for name, schema in (
-            ("first", {"properties": {"kind": {"enum": ["holiday", "sick leave"]}}}),
-            ("second", {"properties": {"kind": {"enum": ["invoice", "credit note"]}}}),
-        )
+        for name, schema in zip(("first", "second"), schemas, strict=True)
     ]
-    router = ToolRouter(tools, **STAGE1)
-    assert router.select("correct the invoice", limit=1) == tools[1:]
-    assert router.select("enter my holiday", limit=1) == tools[:1]
+    # LangChain's tools have a mapping of their parameters.
+    as_langchain: list[Any] = [
+        SimpleNamespace(
+            name=tool["name"], description=tool["description"], args=schema["properties"]
+        )
+        for tool, schema in zip(tools, schemas, strict=True)
+    ]
+    for given in (tools, as_langchain):
+        router = ToolRouter(given, **STAGE1)
+        assert router.select("correct the invoice", limit=1) == given[1:]
+        assert router.select("enter my holiday", limit=1) == given[:1]
 
 
 def test_functions_of_a_gemini_tool_are_selected_separately() -> None:
