@@ -299,7 +299,8 @@ def test_skills_are_served_and_read_over_mcp(tmp_path: Path) -> None:
     from fastmcp.skills import SkillsClientExtension
 
     library, index = tmp_path / "skills", tmp_path / "skills.cgx"
-    for name, folder in {"csv-cleaner": "a/csv-cleaner", "chart": "odd", "Not One": "b"}.items():
+    skills = {"csv-cleaner": "a/csv-cleaner", "chart": "odd", "Not One": "b", "big": "big"}
+    for name, folder in skills.items():
         (library / folder).mkdir(parents=True)
         text = (
             f"---\nname: {name}\ndescription: Work with tables.\nmeta: {{a: [1, x]}}\n---\nBody\n"
@@ -310,6 +311,8 @@ def test_skills_are_served_and_read_over_mcp(tmp_path: Path) -> None:
     for path, data in files.items():
         (library / "odd" / path).write_bytes(data)
     (library / "odd/link").symlink_to("/etc/hostname")
+    for number in range(512):  # one more file than the extension allows
+        (library / "big" / f"{number}.txt").touch()
     assert run("index", str(library), "-o", str(index)).returncode == 0
 
     async def session() -> None:
@@ -326,9 +329,10 @@ def test_skills_are_served_and_read_over_mcp(tmp_path: Path) -> None:
             read = dict(chart.files)
             assert read.keys() == {"SKILL.md", "scripts/run.py", "b.png"}
             assert all(data == files[path] for path, data in read.items() if path in files)
-            for path in (".env", "link", "../a/csv-cleaner/SKILL.md", "%2e%2e/b/SKILL.md"):
+            hidden = [".env", "link", "../a/csv-cleaner/SKILL.md", "%2e%2e/b/SKILL.md"]
+            for path in (*(f"chart/{path}" for path in hidden), "big/SKILL.md"):
                 with pytest.raises(mcp.MCPError):
-                    await asked.read_resource(f"skill://crossgate/chart/{path}")
+                    await asked.read_resource(f"skill://crossgate/{path}")
             with pytest.raises(mcp.MCPError, match="unknown_document") as caught:
                 await asked.get_skill("skill://crossgate/none/SKILL.md")
             assert caught.value.code == -32602

@@ -9,7 +9,7 @@ import hashlib
 import mimetypes
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -157,12 +157,13 @@ def offer_files(made: MCPServer, index: Callable[[], Index]) -> None:
         except CrossgateError as error:
             raise ResourceError(f"{error.code}: {error}") from error
         uri = f"{ROOT}{quote(id, safe='')}/{quote(path)}"
-        for own, file in _files(document) if document else ():
-            if own == uri:
-                data = read_source(file, _BYTES)
-                with suppress(UnicodeDecodeError):
-                    return data.decode()
-                return data
+        with suppress(OSError, Unusable):
+            for own, file in _files(document) if document else ():
+                if own == uri:
+                    data = read_source(file, _BYTES)
+                    with suppress(UnicodeDecodeError):
+                        return data.decode()
+                    return data
         raise ResourceNotFoundError(f"unknown_document: no skill has the file {uri}")
 
 
@@ -184,11 +185,16 @@ def _uri_of(document: Document) -> str:
     return f"{_base(document)}/{_FILE}"
 
 
-def _files(document: Document) -> Iterator[tuple[str, str]]:
-    """Yield URI and path of each file of a skill; hidden files and links are none of them."""
+def _files(document: Document) -> list[tuple[str, str]]:
+    """Return URI and path of each file of a skill, without hidden files and links.
+
+    A skill above the limits of the extension, such as a SKILL.md in the home folder, has none.
+    """
     folder = _folder_of(document)
     if not folder or not _NAME.fullmatch(document.title):
-        return
+        return []
+    files: list[tuple[str, str]] = []
+    size = 0
     for below, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names):
@@ -196,24 +202,24 @@ def _files(document: Document) -> Iterator[tuple[str, str]]:
             if name.startswith(".") or os.path.islink(path) or not os.path.isfile(path):
                 continue
             relative = os.path.relpath(path, folder).replace(os.sep, "/")
-            yield f"{_base(document)}/{quote(relative)}", path
+            files.append((f"{_base(document)}/{quote(relative)}", path))
+            size += os.path.getsize(path)
+            if len(files) > _FILES or size > _BYTES:
+                return []
+    return files
 
 
 def _entry(document: Document) -> dict[str, Any] | None:
     """Return the entry of a skill; None if the extension does not allow it, or cannot be read."""
     resources: list[dict[str, Any]] = []
     front: dict[str, Any] = {}
-    size = 0
     try:
         for uri, path in _files(document):
-            data = read_source(path, _BYTES - size)
-            size += len(data)
+            data = read_source(path, _BYTES)
             digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
             resources.append({"uri": uri, "digest": digest, "size": len(data)})
             if uri == _uri_of(document):
                 front = json_of_front_matter(decoded(data[:SKILL_BYTES]))
-            if len(resources) > _FILES:
-                return None
     except (OSError, Unusable):
         return None
     text = front.get("description")
