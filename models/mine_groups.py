@@ -123,7 +123,7 @@ def group_of(
         and (candidate.cosine or 0.0) <= limit
         and not any(_alike(found.documents[candidate.id].content, known) for known in right)
     ]
-    if ruled_out and not fitting:
+    if example.negatives and not fitting:
         # No document is known to fit, and the rest of the pool was not judged.
         wrong = []
     chosen = [*fitting[:1], *ruled_out, *wrong][:GROUP]
