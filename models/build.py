@@ -252,6 +252,7 @@ def build_graph(
     is_cross_encoder: bool,
     linear: Linear = int8_linear,
     quantise_embeddings: bool = True,
+    projection: NDArray[np.float32] | None = None,
 ) -> onnx.ModelProto:
     """Builds the whole graph of one model, fused by hand so that loading it needs no optimiser.
 
@@ -261,6 +262,8 @@ def build_graph(
         is_cross_encoder: Ends in BERT's classifier, else in the mean of the tokens.
         linear: How the four large products of each layer are written.
         quantise_embeddings: Stores the word embeddings in int8 with one scale per word.
+        projection: Applied to the embedding of unit length, [width + 1, width]: a matrix, and in
+            the last row what is added; None for no projection.
 
     Returns:
         The model; `logits` [batch, 1] or `sentence_embedding` [batch, 384] of unit length.
@@ -338,7 +341,7 @@ def build_graph(
 
     if is_cross_encoder:
         return _finish_cross_encoder(writer, weights, prefix, hidden)
-    return _finish_embedder(writer, hidden, width)
+    return _finish_embedder(writer, hidden, width, projection)
 
 
 def _write_word_embeddings(writer: GraphWriter, table: NDArray[np.float32], quantise: bool) -> str:
@@ -382,7 +385,9 @@ def _finish_cross_encoder(
     return writer.finish(logits, 1)
 
 
-def _finish_embedder(writer: GraphWriter, hidden: str, width: int) -> onnx.ModelProto:
+def _finish_embedder(
+    writer: GraphWriter, hidden: str, width: int, projection: NDArray[np.float32] | None
+) -> onnx.ModelProto:
     """Ends the graph in the mean over the unmasked tokens, scaled to unit length."""
     axis = writer.constant("position_1", np.array([1], np.int64))
     mask = writer.node("Cast", ["attention_mask"], "pooling_mask", to=TensorProto.FLOAT)
@@ -390,6 +395,13 @@ def _finish_embedder(writer: GraphWriter, hidden: str, width: int) -> onnx.Model
     sums = writer.node("MatMul", [mask_row, hidden], "token_sums")
     # The division by the number of tokens is left out: scaling to unit length undoes it.
     flat = writer.node("Squeeze", [sums, axis], "token_sum")
+    if projection is not None:
+        unit = writer.node("LpNormalization", [flat], "unit", axis=1, p=2)
+        matrix = writer.constant("projection.weight", projection[:-1])
+        turned = writer.node("MatMul", [unit, matrix], "projected")
+        flat = writer.node(
+            "Add", [turned, writer.constant("projection.bias", projection[-1])], "sum"
+        )
     embedding = writer.node("LpNormalization", [flat], "sentence_embedding", axis=1, p=2)
     return writer.finish(embedding, width)
 

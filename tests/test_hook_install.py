@@ -324,6 +324,8 @@ def test_doctor_reports_the_state_of_the_hook(home: Home) -> None:
     assert home.hook(home.call("what did you change?")).context == ""
     told = f"hook claude: {settings(home)}; 0 of the last 1 prompt got a skill"
     assert doctor() == (0, f"ok      {told}")
+    home.hook(home.call("warum hast du das nicht so gelassen?"))
+    assert "1 prompt in other languages: pip install 'crossgate[multilingual]'" in doctor()[1]
     home.hook(b"no json")
     code, line = doctor()
     assert (code, line[:6]) == (3, "BROKEN")

@@ -174,7 +174,7 @@ def _model(model: model_files.ModelSpec) -> Check:
         locate(model.name, model.kind)
     except CrossgateError as error:
         if error.code == "model_missing":
-            return _check(what, "off", "not pulled", f"crossgate models pull {model.name}")
+            return _check(what, "off", "not here", model_files.remedy_of(model))
         return _check(what, "broken", str(error))
     return _check(what, "ok", f"{model.source}, files match their hashes")
 
@@ -244,6 +244,9 @@ def _hook(agent: Agent, calls: dict[Path, list[str]], notes: list[dict[str, Any]
         f"{told} of the last {counted(len(notes), 'prompt')} {got}" if notes else "no prompt yet"
     )
     detail = f"{where}; {count}{unknown}"
+    if foreign := sum("crossgate[multilingual]" in note.get("detail", "") for note in notes):
+        prompts = counted(foreign, "prompt")
+        detail += f"; {prompts} in other languages: pip install 'crossgate[multilingual]'"
     if not failed:
         return _check(what, "ok" if calls else "off", detail)
     last = failed[-1]

@@ -20,7 +20,13 @@ from crossgate._decision.stage1 import Stage1, search_index
 from crossgate._reranking.chain import Chain
 from crossgate._reranking.contract import NO_DEADLINE, Deadline, passages_of
 from crossgate._retrieval.document_index import Index, check_embedder, embedder_mismatch, id_of
-from crossgate._runtime.model_files import ROUTING_RERANKER, languages_of
+from crossgate._retrieval.embedding import is_english
+from crossgate._runtime.model_files import (
+    EMBEDDER,
+    ROUTING_RERANKER,
+    is_multilingual,
+    languages_of,
+)
 from crossgate._support.checks import (
     check_confidence,
     check_prompt,
@@ -163,7 +169,7 @@ class Router:
             stage1=partial(self._stage1, prompt, options, deadline),
             profile=self.profile,
             policy=options.with_guardrails(self.policy),
-            rerankers=self._rerankers,
+            rerankers=self._readers(prompt),
             require_overlap=True,
             deadline=deadline,
             telemetry=self._telemetry,
@@ -252,10 +258,20 @@ class Router:
             warnings=(*self._warnings, *self._unreadable(prompt), *stage1.warnings),
         )
 
+    def _readers(self, prompt: Prompt) -> Chain:
+        """Return the rerankers; none if only the embedder reads the language of the request.
+
+        Their scores would be noise, and the order of stage 1 is sound.
+        """
+        english = all(name and languages_of(name) for name in self._rerankers.identities)
+        if not english or not self.index.embedder.startswith(EMBEDDER) or not is_multilingual():
+            return self._rerankers
+        return self._rerankers if is_english(prompt.request) else Chain(None)
+
     def _unreadable(self, prompt: Prompt) -> tuple[ResultWarning, ...]:
         """Return a warning if the request is in a language that a model cannot read."""
-        models = [name for name in (self.index.embedder, *self._rerankers.identities) if name]
-        limited = {name: languages for name in models if (languages := languages_of(name))}
+        models = [self.index.embedder, *self._readers(prompt).identities]
+        limited = {name: languages for name in models if name and (languages := languages_of(name))}
         if not self.index.embedder and self.index.language == "english":
             limited["the index"] = ("English",)
         if not limited:
@@ -269,9 +285,9 @@ class Router:
         if not unable:
             return ()
         detail = (
-            f"the query seems to be in {language}, but {' and '.join(unable)}: build the index "
-            "with a multilingual embedder (crossgate index --embedder FOLDER), and rerank with a "
-            "multilingual cross-encoder (--reranker FOLDER) or not at all (--reranker none)"
+            f"the query seems to be in {language}, but {' and '.join(unable)}: pip install "
+            "'crossgate[multilingual]', or use an embedder and a reranker that read it "
+            "(crossgate index --embedder FOLDER, route --reranker FOLDER)"
         )
         return (ResultWarning(code="unsupported_language", detail=detail),)
 

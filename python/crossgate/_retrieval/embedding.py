@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from os import PathLike
 from typing import Any, Protocol, runtime_checkable
 
 import crossgate._core as _core
-from crossgate._runtime.model_files import EMBEDDER, LocalModel, locate
+from crossgate._runtime.model_files import (
+    EMBEDDER,
+    MULTILINGUAL,
+    LocalModel,
+    is_multilingual,
+    locate,
+)
 from crossgate._runtime.threads import loading, run_all
 from crossgate._support.errors import ModelError, raise_panic
+from crossgate._support.limits import LANGUAGE_CHARS
 from crossgate._support.wording import counted
 from crossgate._values.results import Vector
+
+# Share of the words with letters beyond ASCII from which a text is not English; 24 of our 14,700
+# prompts have as many, and half of these are not English.
+_FOREIGN = 0.1
 
 
 @runtime_checkable
@@ -49,10 +60,12 @@ class OnnxEmbedder:
 
     A text that is longer than the model's maximum length is cut at its end. The bundled model
     runs in crossgate's own core, where a text has the same vector to the bit on every processor;
-    any other runs in onnxruntime.
+    any other runs in onnxruntime. With the extra `multilingual`, a text that is clearly in another
+    language than English gets a vector of the same space from the model of the extra.
 
     Args:
-        model: Name of a model, or a folder with `model.onnx` and `tokenizer.json`. A graph that
+        model: Name of a model (`multilingual` is the bundled one, and the extra must be installed),
+            or a folder with `model.onnx` and `tokenizer.json`. A graph that
             returns one vector per token is mean-pooled.
 
     Raises:
@@ -60,6 +73,9 @@ class OnnxEmbedder:
     """
 
     def __init__(self, model: str | PathLike[str] = EMBEDDER) -> None:
+        if model == MULTILINGUAL:
+            locate(model, "embedder")
+            model = EMBEDDER
         self._bundled = model == EMBEDDER
         self._local = locate(model, "embedder")
         self._run: Callable[[str], Sequence[float]] | None = None
@@ -159,10 +175,40 @@ class OnnxEmbedder:
                 local = self._local
                 if self._bundled:
                     core = _core.Embedder(local.model, local.tokenizer, local.max_length)
-                    self._run = core.embed
+                    self._run = _by_language(core.embed) if is_multilingual() else core.embed
                 else:
                     self._run = _by_onnxruntime(local)
             return self._run
+
+
+def is_english(text: str) -> bool:
+    """Return whether a text seems to be English rather than in another language.
+
+    Short texts have few function words, so letters beyond ASCII count as well.
+    """
+    start = text[:LANGUAGE_CHARS]
+    if _core.language(start) not in (None, "English"):
+        return False
+    words = start.split()
+    foreign = sum(any(c.isalpha() and not c.isascii() for c in word) for word in words)
+    return not foreign or foreign < _FOREIGN * len(words)
+
+
+def _by_language(english: Callable[[str], Sequence[float]]) -> Callable[[str], Sequence[float]]:
+    """Return what embeds other languages with the model of the extra, loaded when it is needed."""
+
+    @cache
+    def others() -> Callable[[str], Sequence[float]]:
+        return _by_onnxruntime(locate(MULTILINGUAL, "embedder"))
+
+    def embed(text: str) -> Sequence[float]:
+        if is_english(text):
+            return english(text)
+        with loading():
+            run = others()
+        return run(text)
+
+    return embed
 
 
 def _by_onnxruntime(local: LocalModel) -> Callable[[str], Sequence[float]]:

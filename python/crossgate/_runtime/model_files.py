@@ -32,6 +32,9 @@ EMBEDDER = "crossgate-embedder-minilm-l6"
 ROUTING_RERANKER = "crossgate-router-minilm-l12"
 PASSAGE_RERANKER = "crossgate-passages-minilm-l12"
 
+# The extra of this name: EMBEDDER for other languages than English, in the same space of vectors.
+MULTILINGUAL = "multilingual"
+
 # Former bundled models, and the model that replaces each.
 _SUCCESSORS = {"ms-marco-minilm-l12": PASSAGE_RERANKER}
 
@@ -85,7 +88,8 @@ class ModelSpec:
         kind: Purpose of the model.
         licence: SPDX identifier of the licence of the weights.
         description: One line that helps to choose a model.
-        source: Whether the files come with the installation or are pulled from the hub.
+        source: Whether the files come with the package, are pulled from the hub, or come with the
+            extra of the model's name.
         max_length: Maximum tokens of one input, including special tokens.
         files: One model, one tokenizer, and separate weights for some models.
         repository: `owner/name` on the hub, or None for a bundled model.
@@ -105,7 +109,7 @@ class ModelSpec:
     kind: ModelKind
     licence: str
     description: str
-    source: Literal["bundled", "hub"]
+    source: Literal["bundled", "hub", "extra"]
     max_length: int
     files: tuple[ModelFile, ...]
     repository: str | None = None
@@ -169,7 +173,14 @@ def identity_of(name: str, digest: str) -> str:
 def languages_of(identity: str) -> tuple[str, ...]:
     """Return the languages that a model reads, by its identity; empty for many, or if unknown."""
     model = find(identity.partition("@")[0])
-    return () if model is None else model.languages
+    if model is None or (model.name == EMBEDDER and is_multilingual()):
+        return ()
+    return model.languages
+
+
+def is_multilingual() -> bool:
+    """Return whether the extra `multilingual` is installed, without reading its files."""
+    return find(MULTILINGUAL) is not None and is_here(MULTILINGUAL)
 
 
 @cache
@@ -276,7 +287,7 @@ def spec(name: str) -> ModelSpec:
 
 
 def folder(name: str) -> Path:
-    """Return the folder of a model's files, which may not have been pulled yet.
+    """Return the folder of a model's files, which may not be there yet.
 
     Args:
         name: The name of a model, or its repository on the hub.
@@ -285,6 +296,13 @@ def folder(name: str) -> Path:
         ModelError: `unknown_model`.
     """
     model = spec(name)
+    if model.source == "extra":
+        from importlib.util import find_spec
+
+        found = find_spec(f"crossgate_{model.name}")
+        # Without the extra, a folder that is missing.
+        folders = (found and found.submodule_search_locations) or [str(BUNDLED / model.name)]
+        return Path(folders[0])
     return (BUNDLED if model.source == "bundled" else cache_folder() / "models") / model.name
 
 
@@ -383,15 +401,22 @@ def check_file(file: ModelFile, path: Path) -> FileCheck:
     return FileCheck(file=file, path=path, code=code, detail=detail)
 
 
+def remedy_of(model: ModelSpec) -> str:
+    """Return what brings the files of a model onto this machine."""
+    if model.source == "hub":
+        return f"run: crossgate models pull {model.name}"
+    if model.source == "extra":
+        return f"run: pip install --force-reinstall 'crossgate[{model.name}]'"
+    return "reinstall with: pip install --force-reinstall crossgate"
+
+
 def verified(model: ModelSpec) -> LocalModel:
     """Return a model of the manifest, or raise for the first wrong file."""
     root = folder(model.name)
-    remedy = f"run: crossgate models pull {model.name}"
-    if model.source == "bundled":
-        remedy = "reinstall with: pip install --force-reinstall crossgate"
+    remedy = remedy_of(model)
     checks = verify(model.name) if model.pinned else ()
-    if model.source == "hub" and all(check.detail == _MISSING for check in checks):
-        raise ModelError("model_missing", f"model {model.name} has not been pulled; {remedy}")
+    if model.source != "bundled" and all(check.detail == _MISSING for check in checks):
+        raise ModelError("model_missing", f"model {model.name} is not on this machine; {remedy}")
     for check in checks:
         if not check.ok:
             message = f"model {model.name}: {check.path} {check.detail}; {remedy}"
@@ -415,7 +440,7 @@ def verified(model: ModelSpec) -> LocalModel:
 
 def _locked(model: ModelSpec) -> ModelSpec:
     """Return a model with the pins of its lock file, or unchanged without one."""
-    if model.source == "bundled" or model.pinned:
+    if model.source != "hub" or model.pinned:
         return model
     path = lock_file(model.name)
     try:

@@ -53,13 +53,13 @@ def pull(name: str, *, progress: bool = False, accept_licence: bool = False) -> 
     Raises:
         ModelError: `unknown_model`, `licence_not_accepted`, `dependency_missing`, `pull_failed`
             (the hub or the network), `pull_unwritable` (the disk), `lock_malformed`, or for a
-            bundled model as `locate`.
+            bundled model, or one of an extra, as `locate`.
     """
     model = spec(name)
     try:
         return verified(model)
     except ModelError:
-        if model.source == "bundled":
+        if model.source != "hub":
             raise
     if model.terms and not accept_licence:
         raise ModelError(

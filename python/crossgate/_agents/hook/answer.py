@@ -417,9 +417,11 @@ def _answered(
         session.add([])
         if broken is not None:
             return HookAnswer(outcome="failed", reason=broken.code, detail=broken.detail)
+        unread = [note.detail for note in result.warnings if note.code == "unsupported_language"]
         return HookAnswer(
             outcome="nothing",
             reason=result.reason,
+            detail="".join(unread),
             confidence=result.confidence,
             nearest=nearest,
         )

@@ -1,0 +1,1 @@
+"""The files of the embedder for twenty languages; crossgate reads them."""
