@@ -23,7 +23,7 @@ import onnxruntime
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from crossgate._calibration.fits import Scores, fit_likeliest, split
+from crossgate._calibration.fits import Scores, fit_likeliest, folds
 from crossgate._decision.router import DEFAULT_PROFILE
 from crossgate._evaluation.stored_runs import StoredQuery, read_run
 from crossgate._values.profile_files import read_profile
@@ -117,16 +117,16 @@ def _cross_read(
 ) -> tuple[float, float]:
     recalls, losses = [], []
     for seed in range(SPLITS):
-        halves = split(queries, [""] * len(queries), seed=seed)
+        halves = folds(queries, [""] * len(queries), count=2, seed=seed)
         for fit, report in (halves, halves[::-1]):
             chosen = [kept[at] for at in fit]
-            _, weights = fit_likeliest(
+            fitted = fit_likeliest(
                 [features[place] for place in chosen],
                 [scores[place].right for place in chosen],
                 offset=[scores[place].evidence for place in chosen],
             )
             for place in (kept[at] for at in report):
-                row = features[place] @ np.array(weights) + scores[place].evidence
+                row = features[place] @ np.array(fitted.weights) + scores[place].evidence
                 likely = np.exp(row - row.max())
                 right = scores[place].right
                 recalls.append(right[int(row.argmax())])

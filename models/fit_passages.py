@@ -25,7 +25,7 @@ from hashes import check_hashes
 from scipy.special import expit, softmax
 
 from crossgate import Document, Index, Profile, rerank
-from crossgate._calibration.fits import RIDGE, Scores, fit_combine, fit_logistic
+from crossgate._calibration.fits import Scores, fit_likeliest, fit_logistic, rounded
 from crossgate._core import (
     Combine,
     Promise,
@@ -140,13 +140,18 @@ def fit(questions: list[list[Read]], keep: float) -> tuple[Combine.Weighted, Rel
         for read in questions
         if any(one.answers for one in read)
     ]
-    combine = fit_combine(rows, Profile().blend)
+    found = fit_likeliest(
+        [row.features(Profile().blend) for row in rows],
+        [row.right for row in rows],
+        offset=[row.evidence for row in rows],
+    )
+    combine = Combine.Weighted(*map(rounded, found.weights))
     passages = [one for read in questions for one in read]
     # Without BM25, which depends on the other candidates.
     signals = np.array([one.signals for one in passages])
     answers = np.array([float(one.answers) for one in passages])
     # Without the evidence: a model fitted around it takes from a lacking date what evidence adds.
-    intercept, weights = fit_logistic(signals, answers, RIDGE)
+    intercept, *weights = fit_logistic(signals, answers).weights
     names = ("rerank_score", *COVERAGE)
     model = Stage2Relevance(intercept=intercept, **dict(zip(names, weights, strict=True)))
     known = np.sort(

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from conftest import FunctionReranker, WordEmbedder, refused
 from crossgate import Document, Index, Profile, Router, rerank
-from crossgate._calibration.fits import Scores, fit_blend
 from crossgate._core import Blend
 from crossgate._evaluation.collecting import BODY_WEIGHTS, measure
 from crossgate._evaluation.labels import Dataset, LabelledQuery
@@ -234,22 +233,6 @@ def test_a_run_keeps_the_scores_under_each_weight_of_the_body(tmp_path: Path) ->
     whole = path.read_text()
     path.write_text(whole.replace('"reweighed": [[0.0, {', '"reweighed": [[0.0, {"b": -1, '))
     refused("malformed_run", lambda: read_run(path))
-
-
-def test_most_likely_body_weight_is_chosen() -> None:
-    random = np.random.default_rng(3)
-    rows = []
-    for _ in range(60):
-        head, body = random.exponential(6, 12), random.exponential(6, 12)
-        known = {weight: head + weight * body for weight in (0.0, 0.5, 2.0)}
-        score = 12 * known[0.5] / (known[0.5] + 8) + random.gumbel(size=12)
-        cosine = random.uniform(size=12)
-        right = score == score.max()
-        rows.append(Scores(cosine, known[0.0], np.zeros(12), np.zeros(12), right, known))
-    assert fit_blend(rows).body_weight == 0.5
-    # Only the weights that all runs contain can be chosen.
-    rows[0].reweighed.pop(0.5)  # type: ignore[attr-defined]
-    assert fit_blend(rows).body_weight in (0.0, 2.0)
 
 
 def test_tool_set_equals_the_output_of_the_source() -> None:

@@ -134,12 +134,12 @@ def test_used_documents_become_labels(skills: Index, path: Path) -> None:
 
 
 def test_fit_on_use_succeeds_and_notes_the_limits_of_its_labels(logged: Path) -> None:
-    found = calibrate([run_from_log(logged).run], Objective(keep_recall=0.95, max_recall_loss=0.05))
+    found = calibrate([run_from_log(logged).run], Objective(keep_recall=0.9, max_recall_loss=0.05))
     profile = found.profile
     assert (profile.embedder, profile.reranker) == ("words@1", "overlap@1")
     assert profile.corpora == []
     assert profile.answer.threshold is not None
-    assert (found.report.matched + found.fit.matched, found.report.no_match > 20) == (360, True)
+    assert (found.report.matched, found.report.no_match) == (360, 120)
     assert found.report.separation is not None
     assert found.report.separation.low > 0.5
     assert profile.fitted["notes"] == list(found.notes)
@@ -364,7 +364,7 @@ def test_command_fits_a_log(
 ) -> None:
     torn, output = tmp_path / "decisions.jsonl", tmp_path / "mine.profile.json"
     torn.write_text(logged.read_text() + '{"schema": "crossg\n')
-    wanted = ("--keep-recall", "0.95", "--max-recall-loss", "0.05")
+    wanted = ("--keep-recall", "0.9", "--max-recall-loss", "0.05")
     done = here("--from-log", torn, "-o", output, *wanted, capsys=capsys)
     assert done.code == 0, done.err
     assert done.err.startswith(f"crossgate: skipped {torn}:961: not JSON")
@@ -375,7 +375,7 @@ def test_command_fits_a_log(
     profile = read_profile(output)
     by_library = calibrate(
         [run_from_log(torn).run],
-        Objective(keep_recall=0.95, max_recall_loss=0.05),
+        Objective(keep_recall=0.9, max_recall_loss=0.05),
         name="mine",
         command=profile.fitted["command"],
     )

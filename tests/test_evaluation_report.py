@@ -716,7 +716,7 @@ def test_profile_fitted_on_these_queries_is_noted() -> None:
         report = summarize(run_of(profile=profile))
         return " ".join(report.notes)
 
-    assert "was fitted on half of these queries" in notes([{"corpus": "other"}, known])
+    assert "was fitted on these queries" in notes([{"corpus": "other"}, known])
     for data in ([{**known, "labels": "others"}], [], None, "all", [known["corpus"]]):
         assert "was fitted on" not in notes(data)
 

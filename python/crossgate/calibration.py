@@ -1,4 +1,4 @@
-"""Fitting a profile on labelled data, with a held-out half and an explicit cost of a wrong pick.
+"""Fitting a profile on labelled data, with a cross-validated check and the cost of a wrong pick.
 
     measure(read_dataset("eval/skills"), Path("skills.run.jsonl"))
     fitted = calibrate([read_run(Path("skills.run.jsonl"))], Objective(max_false_positive_rate=0.1))
@@ -14,7 +14,6 @@ from crossgate._calibration.calibrating import (
     Figures,
     Objective,
     calibrate,
-    set_threshold,
 )
 from crossgate._calibration.from_log import LoggedRun, run_from_log
 
@@ -25,5 +24,4 @@ __all__ = [
     "Objective",
     "calibrate",
     "run_from_log",
-    "set_threshold",
 ]

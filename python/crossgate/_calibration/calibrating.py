@@ -1,10 +1,10 @@
-"""Fits a profile to stored runs: on one half, with a report on the other, which may refuse it."""
+"""Moves a profile as far as labelled queries support, and checks it by cross-validation."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from statistics import NormalDist
 from typing import Any
@@ -16,34 +16,31 @@ from scipy.special import bdtr, bdtrc
 from crossgate._calibration.fits import (
     Array,
     Flags,
+    Known,
     Outcomes,
-    Scores,
     Stated,
     fit_any_fits,
-    fit_anytime,
-    fit_blend,
-    fit_combine,
-    fit_pool,
-    fit_relevance,
     fit_skipping,
+    fit_weights,
+    folds,
     is_chained,
-    least_for_cost,
     least_for_false_positives,
     least_for_recall,
     negatives_needed,
     outcomes,
     rounded,
-    split,
     stated,
 )
 from crossgate._calibration.shortlist_promises import SIGNIFICANCE, fit_shortlist
 from crossgate._core import Answer, Profile, RunnerUpRule, Winner, __version__
 from crossgate._evaluation.collecting import read_ahead
 from crossgate._evaluation.economics import Shortlists
+from crossgate._evaluation.label_files import BACKGROUND
 from crossgate._evaluation.metrics import measure_answer
 from crossgate._evaluation.statistics import CONFIDENCE, Interval, area_interval, mean, means
 from crossgate._evaluation.stored_runs import (
     MODES,
+    STAGES,
     Mode,
     Run,
     RunHeader,
@@ -57,8 +54,15 @@ from crossgate._support.wording import counted, noun_for, share_of
 from crossgate._values.profile_files import check_models
 from crossgate._values.results import RouteResult
 
-LEAST_RIGHT = 20
-"""Minimum number of right first picks in each half, to tell when picks are right."""
+GATE_LABELS = 200
+"""Fewest queries with a match to fit gate, second picks and shortlist to, if a profile has them.
+
+With fewer, a single lost pick is more than half of the loss of recall@1 that is allowed by default.
+"""
+LEAST_CHECKED = 10
+"""Fewest queries with a match to compare the first picks with random ones."""
+HARDLY_APART = 0.6
+"""Right picks and others are not told apart if their AUC is clearly below this."""
 SECOND_PICK = 0.3
 """A second pick must be right at least this often.
 
@@ -66,7 +70,7 @@ At such leads the first pick is hardly right more often. With 0.2, the previous 
 second picks on `eval/skills` were wrong.
 """
 CHANCE = 0.001
-"""A gate counts as established only if noise would give the result less often than this."""
+"""Labels belong to their queries only if noise would give as good a result less often than this."""
 
 _SHOWN = ("recall@1", "false_positive_rate", "wrong_pick@1", "skipped")
 
@@ -80,8 +84,8 @@ class Objective:
             queries for which something is selected.
         keep_recall: The share of the right first picks that the threshold must keep in every
             dataset, in (0, 1); used if no false-positive rate is given.
-        cost_ratio: The cost of a wrong pick, above 0; a missed right pick costs 1. Used if neither
-            share is given.
+        cost_ratio: The cost R of a wrong pick, above 0; a missed right pick costs 1. Then the first
+            candidate must fit with a probability of R / (R + 1). Used if neither share is given.
         max_recall_loss: The recall@1 that skipping stage 2 may cost, in [0, 1].
         coverage: The coverage that the shortlist must promise, in (0, 1); None for 0.9, or for as
             much as the labels allow if that is less.
@@ -128,7 +132,7 @@ class Objective:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """The figures of a profile on one half, all datasets together.
+    """The figures of a profile, all datasets together.
 
     Attributes:
         matched: Number of queries with a match.
@@ -152,12 +156,12 @@ class Figures:
         return {
             "matched": self.matched,
             "no_match": self.no_match,
-            "recall_loss": _triple(self.recall_loss),
-            "kept": _triple(self.kept),
-            "separation": _triple(self.separation),
+            "recall_loss": triple(self.recall_loss),
+            "kept": triple(self.kept),
+            "separation": triple(self.separation),
             "modes": {
                 mode: {
-                    name: _triple(interval)
+                    name: triple(interval)
                     for name, interval in values.items()
                     if interval is not None
                 }
@@ -172,28 +176,30 @@ class Calibration:
 
     Attributes:
         profile: The profile.
-        fit: Its figures on the half that it was fitted on.
-        report: Its figures on the held-out half.
-        before: The figures of the profile compared with, on the held-out half.
-        shortlists: The figures of the shortlists by mode, of the datasets that they promise for:
-            each half with weights and promises that were fitted on the other half.
+        report: Its figures, each query decided by what was fitted on the other folds.
+        before: The figures of the profile to start from, on the same queries.
+        change: How many more of 1 queries are decided rightly than before, paired by query: the
+            first pick fits, or nothing fits and nothing is picked. None without a query.
+        shortlists: The figures of the shortlists by mode, of the datasets that they promise for,
+            each query with promises that were fitted on the other folds; empty if the shortlist is
+            that of the profile to start from.
         notes: Remarks for the reader.
     """
 
     profile: Profile
-    fit: Figures
     report: Figures
     before: Figures
+    change: Interval | None
     shortlists: Mapping[str, Shortlists]
     notes: tuple[str, ...]
 
 
-class TooFewLabelsError(CalibrationError):
-    """Too few labels to fit the weights; `set_threshold` may still set the threshold."""
+FOLDS = 5
+"""Each query is decided by a profile that was fitted on the other folds."""
 
 
-def _no_gate(reason: str, error: type[CalibrationError] = CalibrationError) -> CalibrationError:
-    return error("no_gate", f"the gate cannot be fitted: {reason}")
+def _no_gate(reason: str) -> CalibrationError:
+    return CalibrationError("no_gate", f"the gate cannot be fitted: {reason}")
 
 
 def calibrate(
@@ -206,23 +212,29 @@ def calibrate(
     seed: int = 0,
     command: str = "",
 ) -> Calibration:
-    """Fit a profile on one half of labelled queries, and report on the other.
+    """Move a profile as far as labelled queries support, and report on queries that did not fit it.
+
+    A profile that was fitted for these models is the prior: few labels move the level of its
+    probabilities, more their slope, and many the weights. Without one, the labels alone decide.
+    Gate, second picks and shortlist are fitted anew if the queries can show a loss as small as the
+    objective allows. Five folds, with all queries about one document in the same, give the report.
 
     Args:
         runs: Stored runs with the mode `always`, all by the same models. The order of runs and
-            queries does not matter, and a query that occurs in several runs counts once.
+            queries does not matter, and a query that occurs in several runs counts once. Everyday
+            prompts set the threshold for a false-positive rate, and nothing else.
         objective: The objective.
-        before: The profile to compare with; None for that of the first run, in the order of the
-            datasets' names.
+        before: The profile to start from and to compare with; None for that of the first run, in
+            the order of the datasets' names.
         name: Name of the new profile.
         any_corpus: Whether the profile may be used for other documents; routers then do not warn.
-        seed: Seed of the halves and of the intervals; at least 0.
+        seed: Seed of the folds and of the intervals; at least 0.
         command: The command that was run, to be kept in the profile.
 
     Raises:
         CalibrationError: `too_few_negatives` if the objective needs more no-match queries, naming
             how many; `no_gate` if right and wrong picks cannot be told apart; `promise_broken` if
-            the held-out half contradicts the objective; `too_few_labels` or `promise_impossible` if
+            held-out queries contradict the objective; `too_few_labels` or `promise_impossible` if
             the shortlist cannot promise the coverage.
         InputError: `out_of_range` for a seed below 0, or for a dataset without a run.
         ProfileError: `profile_mismatch` if the profile to compare with is for other models.
@@ -231,40 +243,54 @@ def calibrate(
     """
     runs, before = _checked(runs, before, seed)
     queries, corpora, notes = usable(runs)
-    halves = split(queries, corpora, seed=seed)
-    fit, report = ([queries[position] for position in half] for half in halves)
-    ranking = _fit_ranking(fit, runs[0].header)
-    fit, report = ([reblended(query, ranking) for query in half] for half in (fit, report))
-    fit_corpora, report_corpora = ([corpora[position] for position in half] for half in halves)
-    covered = _promised_for(runs, objective, (fit, report), (fit_corpora, report_corpora))
-    read_ahead([*fit, *report], ranking.pool)
-    seen = outcomes(fit, ranking)
-    _require(seen, outcomes(report, ranking))
-    weighed = ranking.replace(relevance=fit_relevance(fit, ranking))
-    answering, known = _fit_answer(seen, fit, fit_corpora, weighed, objective, seed)
-    gated = _fit_gate(answering, seen, known, fit_corpora, objective)
+    queries = _reread(queries, before)
+    start = _start(before, runs[0].header)
+    held_out = _cross_fitted(queries, corpora, start, seed)
+    _check_labels(held_out.seen, objective)
+    everything = np.arange(len(queries))
+    weighed, known, moved = _weighed(queries, start)
+    gated = _with_thresholds(weighed, held_out, everything, start, objective)
+    parts = [
+        (
+            fold,
+            _with_thresholds(profile, held_out, np.setdiff1d(everything, fold), start, objective),
+        )
+        for fold, profile in held_out.folds
+    ]
     # No figure depends on the shortlist, which takes longer to fit than the figures to count.
-    found = measured(report, gated)
-    figures = found.figures(seed)
-    _check_promise(figures, objective)
-    listed = fit_shortlist(
-        covered,
-        gated,
-        coverage=objective.coverage,
-        most=objective.max_shortlist,
-        seed=seed,
+    found = _joined(
+        [measured([held_out.queries[at] for at in fold], profile) for fold, profile in parts],
+        np.concatenate([fold for fold, _ in parts]),
     )
-    profile = gated.replace(name=name, shortlist=listed.shortlist)
-    earlier = measured(_reread(report, before), before)
+    figures = found.figures(seed)
+    refits = start.refits(held_out.seen)
+    _check_promise(figures, objective, refits)
+    covered = _promised_for(runs, objective, held_out.queries, corpora)
+    shortlist, shortlists = gated.shortlist, dict[str, Shortlists]()
+    if objective.coverage is not None or refits:
+        listed = fit_shortlist(
+            [
+                ([held_out.queries[at] for at in fold if covered[at]], profile)
+                for fold, profile in parts
+            ],
+            coverage=objective.coverage,
+            most=objective.max_shortlist,
+            seed=seed,
+        )
+        shortlist, shortlists = listed.shortlist, dict(listed.held_out)
+        notes += listed.notes
+    profile = gated.replace(name=name, shortlist=shortlist)
+    earlier = measured(queries, before)
+    change = mean(found.right - earlier.right, seed=seed)
     calibration = Calibration(
         profile=profile,
-        fit=figures_of(fit, profile, seed),
         report=figures,
         before=earlier.figures(seed),
-        shortlists=listed.held_out,
-        notes=(*notes, *listed.notes, *_fell(found, earlier, seed)),
+        change=change,
+        shortlists=shortlists,
+        notes=(*_moved(start, known, moved, held_out.seen), *notes, *_fell(change)),
     )
-    return documented(
+    return _documented(
         calibration, runs, objective, any_corpus=any_corpus, seed=seed, command=command
     )
 
@@ -276,16 +302,64 @@ def _reread(queries: Sequence[StoredQuery], profile: Profile) -> list[StoredQuer
     return ordered
 
 
-def _fell(after: Measured, before: Measured, seed: int) -> list[str]:
-    """Return a note if recall@1 of the previous profile is better beyond noise."""
-    lost = mean(before.recalls - after.recalls, seed=seed)
-    if lost is None or lost.low <= 0:
+def _moved(
+    start: _Start, known: Known | None, moved: tuple[float, float, float], seen: Outcomes
+) -> Iterator[str]:
+    """Yield what the labels decide, and how many would decide more."""
+    matched, name = int(seen.matched.sum()), start.profile.name
+    labels = f"{counted(len(seen), 'query')}, {matched} with a match,"
+    if not start.prior:
+        yield f"no profile suits these models, so {labels} decide everything"
+        return
+    if known is None:
+        yield f"without a match for any query, only the threshold moved; the rest is that of {name}"
+        return
+    yield (
+        f"{labels} decide {known.level:.0%} of the level of the probabilities, {known.slope:.0%} "
+        f"of their slope and {known.weights:.0%} of the weights; {name} decides the rest"
+    )
+    if known.level:
+        yield "the level moves by {:+.2f} log-odds [{:+.2f}, {:+.2f}]".format(*moved)
+    if known.weights < 0.5:
+        half = matched * (1 - known.weights) / known.weights
+        yield f"about {half:.2g} queries with a match would decide half of the weights"
+    if not start.refits(seen):
+        yield (
+            f"gate, second picks and shortlist are those of {name}: fitting them takes "
+            f"{GATE_LABELS} queries with a match"
+        )
+
+
+def _fell(change: Interval | None) -> list[str]:
+    """Return a note if fewer queries are decided rightly than before, beyond noise."""
+    if change is None or change.high >= 0:
         return []
     return [
-        f"on the held-out half, recall@1 is {100 * lost.value:.1f} points lower than with the "
-        "previous profile, beyond noise: keep that one, unless fewer false positives are worth it; "
-        "more labels give a better fit"
+        f"on held-out queries, {-100 * change.value:.1f} points fewer are decided rightly than "
+        "before, beyond noise: keep the previous profile, unless the objective is worth it"
     ]
+
+
+def _check_labels(seen: Outcomes, objective: Objective) -> None:
+    """Refuse labels whose first picks are no better than random ones, or too few for a rate."""
+    matched, empty = int(seen.matched.sum()), int((~seen.matched).sum())
+    right, expected = int(seen.stage2_right.sum()), float(seen.chance.sum())
+    spread = math.sqrt(float((seen.chance * (1 - seen.chance)).sum()))
+    least = expected + NormalDist().inv_cdf(1 - CHANCE) * spread
+    if matched >= LEAST_CHECKED and right <= least:
+        raise _no_gate(
+            f"the first pick fits for {counted(right, 'query')}, and a random "
+            f"pick for {expected:.0f}. Do the labels belong to these queries?",
+        )
+    level = objective.max_false_positive_rate
+    if level is not None and empty < (needed := negatives_needed(level)):
+        best = f"This many can promise {1 / (empty + 1):.2g} at best. " if empty else ""
+        raise CalibrationError(
+            "too_few_negatives",
+            f"there {noun_for(empty, 'is', 'are')} {counted(empty, 'no-match query')}: a "
+            f"false-positive rate of {level:g} needs {needed}. {best}Give more, or allow a higher "
+            "rate",
+        )
 
 
 def _checked(runs: Sequence[Run], before: Profile | None, seed: int) -> tuple[list[Run], Profile]:
@@ -384,59 +458,202 @@ def _key(query: StoredQuery, corpus: str) -> tuple[str, str, str]:
     return corpus, query.id, query.text
 
 
-def _fit_ranking(fit: Sequence[StoredQuery], header: RunHeader) -> Profile:
-    """Return a profile with only blend, pool and combination fitted."""
-    queries = [query for query in fit if any(each.id in query.relevant for each in query.scored)]
-    read_ahead(queries)
-    scores = (Scores.of(query, header.profile.evidence) for query in queries)
-    rows = [row for row in scores if row.right.any()]
-    if len(rows) < LEAST_RIGHT:
-        raise _no_gate(
-            "stage 1 finds a fitting document for "
-            f"{counted(len(rows), 'query')} of the half to fit on, and {LEAST_RIGHT} are needed",
-            TooFewLabelsError,
-        )
-    blend = fit_blend(rows)
-    combine = fit_combine(rows, blend)
-    return Profile(
-        embedder=header.embedder,
-        reranker=header.reranker,
-        blend=blend,
-        combine=combine,
-        per_channel=header.profile.per_channel,
-        evidence=header.profile.evidence,
-        pool=fit_pool(rows, blend, combine),
-        anytime=fit_anytime(rows),
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """The profile that a fit starts from; with a prior, it was fitted for the same models."""
+
+    profile: Profile
+    prior: bool
+
+    def refits(self, seen: Outcomes) -> bool:
+        """Return whether gate, second picks and shortlist are fitted anew."""
+        return not self.prior or int(seen.matched.sum()) >= GATE_LABELS
+
+
+def _start(before: Profile, header: RunHeader) -> _Start:
+    relevance = before.relevance
+    # A model with an intercept allows several candidates to fit, and is fitted in another way.
+    fitted = [stage for stage in (relevance.stage1, relevance.stage2) if stage is not None]
+    prior = (
+        None not in (before.embedder, before.reranker)
+        and len(fitted) == len(STAGES)
+        and all(stage.intercept is None for stage in fitted)
+    )
+    profile = before if prior else Profile(blend=before.blend)
+    return _Start(
+        profile.replace(
+            embedder=header.embedder,
+            reranker=header.reranker,
+            per_channel=header.profile.per_channel,
+            evidence=header.profile.evidence,
+        ),
+        prior,
     )
 
 
-def _require(*halves: Outcomes) -> None:
-    for half, name in zip(halves, ("half to fit on", "held-out half"), strict=True):
-        right = min(int(half.stage1_right.sum()), int(half.stage2_right.sum()))
-        if right < LEAST_RIGHT:
+@dataclass(frozen=True, slots=True)
+class _HeldOut:
+    """What profiles say of queries that they were not fitted on.
+
+    Attributes:
+        queries: The queries, each ordered by the profile of the other folds.
+        corpora: The corpus of each.
+        folds: The positions of each fold's queries, and the profile of the other folds.
+        seen: The outcomes.
+        known: The probabilities after each stage.
+    """
+
+    queries: Sequence[StoredQuery]
+    corpora: Sequence[str]
+    folds: Sequence[tuple[NDArray[np.intp], Profile]]
+    seen: Outcomes
+    known: tuple[Stated, Stated]
+
+
+def _cross_fitted(
+    queries: Sequence[StoredQuery], corpora: Sequence[str], start: _Start, seed: int
+) -> _HeldOut:
+    parts = folds(queries, corpora, count=FOLDS, seed=seed)
+    ordered = list(queries)
+    fitted, seen, known = [], [], []
+    for fold in parts:
+        rest = set(fold)
+        others = [query for at, query in enumerate(queries) if at not in rest]
+        profile, *_ = _weighed(others, start)
+        held_out = _reread([queries[at] for at in fold], profile)
+        for at, query in zip(fold, held_out, strict=True):
+            ordered[at] = query
+        fitted.append((np.array(fold, np.intp), profile))
+        seen.append(outcomes(held_out, profile))
+        known.append(stated(held_out, profile))
+    order = np.argsort(np.concatenate([fold for fold, _ in fitted]))
+    stages = [
+        Stated(*_columns([of_fold[stage] for of_fold in known], order))
+        for stage in range(len(STAGES))
+    ]
+    return _HeldOut(
+        ordered, corpora, fitted, Outcomes(*_columns(seen, order)), (stages[0], stages[1])
+    )
+
+
+def _columns(parts: Sequence[Outcomes] | Sequence[Stated], order: NDArray[np.intp]) -> list[Any]:
+    """Return the columns of the folds' tables, in the order of the queries."""
+    names = [field.name for field in fields(parts[0])]
+    return [np.concatenate([getattr(part, name) for part in parts])[order] for name in names]
+
+
+_UNMOVED = (0.0, 0.0, 0.0)
+
+
+def _weighed(
+    queries: Sequence[StoredQuery], start: _Start
+) -> tuple[Profile, Known | None, tuple[float, float, float]]:
+    """Return the profile with its weights and models moved as far as queries support.
+
+    Returns:
+        The profile; how far the queries decide it; how far the level of stage 2 moved, in log-odds.
+    """
+    # Their share says nothing about the prompts of the library.
+    own = [query for query in queries if query.kind != BACKGROUND]
+    profile, known = fit_weights(own, start.profile, prior=start.prior)
+    if profile.relevance.stage1 is None:
+        raise _no_gate("no query has a match that stage 1 finds, and no profile suits the models")
+    own = _reread(own, profile)
+    any_fits, fitted = fit_any_fits(own, profile, prior=start.prior)
+    profile = profile.replace(any_fits=any_fits)
+    if known is None or fitted is None or fitted.known is None:
+        return profile, known, _UNMOVED
+    return profile, known._replace(level=fitted.known.level), fitted.moved
+
+
+def _with_thresholds(
+    weighed: Profile,
+    held_out: _HeldOut,
+    positions: NDArray[np.intp],
+    start: _Start,
+    objective: Objective,
+) -> Profile:
+    """Return a profile with thresholds and gate that fit what is held out at some positions."""
+    seen = Outcomes(*_columns([held_out.seen], positions))
+    first, second = (Stated(*_columns([known], positions)) for known in held_out.known)
+    corpora = [held_out.corpora[at] for at in positions]
+    queries = [held_out.queries[at] for at in positions]
+    answer = _answer(objective, start.profile.answer, queries, corpora, seen, (first, second))
+    if not start.refits(held_out.seen):
+        return weighed.replace(answer=answer)
+    skips = fit_skipping(
+        seen,
+        first.any_fits,
+        (_answered(first, answer), _answered(second, answer)),
+        1.0 if answer.threshold is None else answer.threshold,
+        corpora,
+        objective.max_recall_loss,
+    )
+    has_model = weighed.any_fits.stage1 is not None
+    return weighed.replace(
+        answer=answer.replace(rerank_threshold=skips.rerank_threshold if has_model else None),
+        winner=Winner(agreed=skips.agreed, disagreed=skips.disagreed),
+        runner_up=RunnerUpRule(
+            stage1=_second_picks(seen.stage1_margin, seen.stage1_second, seen.matched),
+            stage2=_second_picks(seen.stage2_margin, seen.stage2_second, seen.matched),
+        ),
+    )
+
+
+def _answer(
+    objective: Objective,
+    before: Answer,
+    queries: Sequence[StoredQuery],
+    corpora: Sequence[str],
+    seen: Outcomes,
+    known: tuple[Stated, Stated],
+) -> Answer:
+    """Return the threshold that meets an objective on held-out queries.
+
+    A share to keep, or of no-match queries to answer, is met by the probability that any candidate
+    fits, or by the confidence if there is no model of it.
+    """
+    first, second = known
+    level, keep = objective.max_false_positive_rate, objective.keep_recall
+    if level is None and keep is None:
+        # The probabilities were moved instead, so that this is where a pick begins to pay.
+        ratio = objective.cost_ratio
+        return before.replace(confidence=rounded(ratio / (ratio + 1)))
+    modelled = bool((second.any_fits < 1).any())
+    of_first, of_second = (
+        (first.any_fits, second.any_fits) if modelled else (first.confidence, second.confidence)
+    )
+    if level is not None:
+        # Whichever stage answers, its probability is not above the larger of the two.
+        least = least_for_false_positives(np.maximum(of_first, of_second)[~seen.matched], level)
+        if least > 1:
             raise _no_gate(
-                "the first pick fits for "
-                f"{share_of(right, len(half), 'query')} of the {name}, and {LEAST_RIGHT} are "
-                "needed to tell when it does. Queries that share documents are kept in one half",
-                TooFewLabelsError,
+                "a no-match query has the highest possible probability, so no threshold "
+                "excludes it; allow a higher rate"
             )
-        expected = float(half.chance.sum())
-        spread = math.sqrt(float((half.chance * (1 - half.chance)).sum()))
-        if half.stage2_right.sum() <= expected + NormalDist().inv_cdf(1 - CHANCE) * spread:
-            raise _no_gate(
-                "the first pick fits for "
-                f"{counted(int(half.stage2_right.sum()), 'query')} of the {name}, and a random "
-                f"pick for {expected:.0f}. Do the labels belong to these queries?",
-            )
+        if all(query.kind == BACKGROUND for query in queries if not query.relevant):
+            # Everyday prompts are far from a library's subject, and say nothing of near misses.
+            least = max(least, (before.threshold if modelled else before.confidence) or 0.0)
+        return before.replace(**{"threshold" if modelled else "confidence": least})
+    assert keep is not None
+    least = least_for_recall(of_second, seen.stage2_right, corpora, keep)
+    return Answer(**{"threshold" if modelled else "confidence": least})
+
+
+def _answered(known: Stated, answer: Answer) -> Flags:
+    """Return whether the probabilities of a stage reach the thresholds of an answer."""
+    least, confidence = answer.threshold or 0.0, answer.confidence or 0.0
+    reached: Flags = (known.any_fits >= least) & (known.confidence >= confidence)
+    return reached
 
 
 def _promised_for(
     runs: Sequence[Run],
     objective: Objective,
-    halves: tuple[Sequence[StoredQuery], Sequence[StoredQuery]],
-    corpora: tuple[Sequence[str], Sequence[str]],
-) -> tuple[list[StoredQuery], list[StoredQuery]]:
-    """Return the queries of both halves that the shortlist promises for.
+    queries: Sequence[StoredQuery],
+    corpora: Sequence[str],
+) -> list[bool]:
+    """Return whether the shortlist promises for each query.
 
     Raises:
         InputError: `out_of_range` for a dataset without a run.
@@ -447,139 +664,13 @@ def _promised_for(
         raise InputError(
             "out_of_range", f"no run is of {unknown[0]!r}: name {', '.join(sorted(names))}"
         )
-    names_covered = set(objective.covered) or names
     covered = {
         _key(query, run.header.corpus)
         for run in runs
-        if run.header.dataset in names_covered
+        if run.header.dataset in (objective.covered or names)
         for query in run.queries
     }
-    first, second = (
-        [
-            query
-            for query, corpus in zip(half, of_half, strict=True)
-            if _key(query, corpus) in covered
-        ]
-        for half, of_half in zip(halves, corpora, strict=True)
-    )
-    return first, second
-
-
-def _fit_answer(
-    seen: Outcomes,
-    fit: Sequence[StoredQuery],
-    corpora: Sequence[str],
-    weighed: Profile,
-    objective: Objective,
-    seed: int,
-) -> tuple[Profile, tuple[Stated, Stated]]:
-    """Return the profile with the models of both stages and the threshold of an answer.
-
-    Returns:
-        The profile, and the probabilities that it states for the queries.
-    """
-    empty = np.flatnonzero(~seen.matched)
-    level, keep = objective.max_false_positive_rate, objective.keep_recall
-    for_threshold = empty
-    if level is not None:
-        # The threshold's promise holds only for queries that the models were not fitted on.
-        for_models, for_threshold = _split_of(empty, fit, corpora, seed=seed + 1)
-        needed = negatives_needed(level)
-        if min(len(for_threshold), len(for_models)) < needed:
-            raise CalibrationError(
-                "too_few_negatives",
-                f"the half to fit on has {counted(len(empty), 'no-match query')}, "
-                f"{len(for_models)} for the models and {len(for_threshold)} for the threshold: a "
-                f"false-positive rate of {level:g} needs {needed} of each, so about {4 * needed} "
-                f"in all. {_promised(for_models, for_threshold)}Give more, or allow a higher rate",
-            )
-        empty = for_models
-    left_out = set(np.flatnonzero(~seen.matched).tolist()) - set(empty.tolist())
-    known = [query for position, query in enumerate(fit) if position not in left_out]
-    profile = weighed.replace(any_fits=fit_any_fits(known, weighed))
-    first, second = stated(fit, profile)
-    right = seen.stage2_right
-    if level is not None:
-        # Whichever stage answers, its probability is not above the larger of the two.
-        highest = np.maximum(first.any_fits, second.any_fits)[for_threshold]
-        least = least_for_false_positives(highest, level)
-        answer = Answer(threshold=least)
-    elif keep is not None and profile.any_fits.stage2 is not None:
-        least = least_for_recall(second.any_fits, right, corpora, keep)
-        answer = Answer(threshold=least)
-    elif keep is not None:
-        least = least_for_recall(second.confidence, right, corpora, keep)
-        answer = Answer(confidence=least)
-    else:
-        least = least_for_cost(second.confidence, right, objective.cost_ratio)
-        answer = Answer(confidence=least)
-    if least > 1:
-        which, advice = (
-            ("a wrong pick has", "give a lower cost ratio")
-            if level is None
-            else ("a no-match query has", "allow a higher rate")
-        )
-        raise _no_gate(
-            f"{which} the highest possible probability, so no threshold excludes it; {advice}",
-        )
-    return profile.replace(answer=answer), (first, second)
-
-
-def _split_of(
-    positions: NDArray[np.intp],
-    queries: Sequence[StoredQuery],
-    corpora: Sequence[str],
-    *,
-    seed: int,
-) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return two halves of the positions of some queries, with no group in both."""
-    first, second = split(
-        [queries[position] for position in positions],
-        [corpora[position] for position in positions],
-        seed=seed,
-    )
-    return positions[np.array(first, np.intp)], positions[np.array(second, np.intp)]
-
-
-def _promised(*groups: NDArray[np.intp]) -> str:
-    """Return a sentence with the lowest false-positive rate that this many queries can promise."""
-    fewest = min(map(len, groups))
-    return f"This many can promise {1 / (fewest + 1):.2g} at best. " if fewest else ""
-
-
-def _fit_gate(
-    answering: Profile,
-    seen: Outcomes,
-    known: tuple[Stated, Stated],
-    corpora: Sequence[str],
-    objective: Objective,
-) -> Profile:
-    answer = answering.answer
-    first, second = known
-    skips = fit_skipping(
-        seen,
-        first.any_fits,
-        (_answered(first, answer), _answered(second, answer)),
-        1.0 if answer.threshold is None else answer.threshold,
-        corpora,
-        objective.max_recall_loss,
-    )
-    has_model = answering.any_fits.stage1 is not None
-    return answering.replace(
-        answer=answer.replace(rerank_threshold=skips.rerank_threshold if has_model else None),
-        winner=Winner(agreed=skips.agreed, disagreed=skips.disagreed),
-        runner_up=RunnerUpRule(
-            stage1=_second_picks(seen.stage1_margin, seen.stage1_second, seen.matched),
-            stage2=_second_picks(seen.stage2_margin, seen.stage2_second, seen.matched),
-        ),
-    )
-
-
-def _answered(known: Stated, answer: Answer) -> Flags:
-    """Return whether the probabilities of a stage reach the thresholds of an answer."""
-    least, confidence = answer.threshold or 0.0, answer.confidence or 0.0
-    reached: Flags = (known.any_fits >= least) & (known.confidence >= confidence)
-    return reached
+    return [_key(query, corpus) in covered for query, corpus in zip(queries, corpora, strict=True)]
 
 
 def _second_picks(lead: Array, right: Flags, matched: Flags) -> float:
@@ -608,6 +699,16 @@ class Measured:
     def recalls(self) -> Array:
         """The recall@1 of each query in the mode `gated`."""
         return self.tables["gated"][:, 0]
+
+    @property
+    def right(self) -> Array:
+        """1 for each query whose first pick fits, or that nothing fits and gets none, else 0."""
+        return np.array(
+            [
+                float(result.ids[0] in query.relevant if result.ids else not query.relevant)
+                for query, result in zip(self.queries, self.results["gated"], strict=True)
+            ]
+        )
 
     def figures(self, seed: int) -> Figures:
         """Count over all queries.
@@ -656,26 +757,30 @@ def measured(queries: Sequence[StoredQuery], profile: Profile) -> Measured:
     return Measured(queries, results, tables)
 
 
-def figures_of(queries: Sequence[StoredQuery], profile: Profile, seed: int) -> Figures:
-    """Return the figures of a profile on queries."""
-    return measured(queries, profile).figures(seed)
+def _joined(parts: Sequence[Measured], positions: NDArray[np.intp]) -> Measured:
+    """Return parts as one whole, in the order of the positions of their queries."""
+    order = np.argsort(positions)
+    queries = [query for part in parts for query in part.queries]
+    results = {mode: [result for part in parts for result in part.results[mode]] for mode in MODES}
+    return Measured(
+        queries=[queries[at] for at in order],
+        results={mode: [of_mode[at] for at in order] for mode, of_mode in results.items()},
+        tables={
+            mode: np.concatenate([part.tables[mode] for part in parts])[order] for mode in MODES
+        },
+    )
 
 
-def _check_promise(report: Figures, objective: Objective) -> None:
-    """Refuse a fit that the held-out half contradicts."""
+def _check_promise(report: Figures, objective: Objective, gate: bool) -> None:
+    """Refuse a fit that held-out queries contradict; `gate` is whether the gate was fitted."""
     apart = report.separation
-    if apart is None:
+    if apart is not None and _at_most(apart, CHANCE) < HARDLY_APART:
         raise _no_gate(
-            "on the held-out half, every query has a match and every first "
-            "pick fits, so nothing shows how probable a wrong pick is: give no-match queries",
+            "on held-out queries, right picks are hardly more probable than "
+            f"others (AUC is {apart.value:.2f}, and 0.5 is chance). Do the labels belong to these "
+            "queries?",
         )
-    if _at_least(apart, CHANCE) <= 0.5:
-        raise _no_gate(
-            "on the held-out half, right picks are no more probable than "
-            f"others (AUC is {apart.value:.2f}, from {apart.low:.2f}, and 0.5 is chance). Do the "
-            "labels belong to these queries?",
-        )
-    check_false_positives(report, objective.max_false_positive_rate)
+    _check_false_positives(report, objective.max_false_positive_rate)
     level = objective.max_false_positive_rate
     share, kept = objective.keep_recall, report.kept
     if level is None and share is not None and kept is not None:
@@ -683,20 +788,20 @@ def _check_promise(report: Figures, objective: Objective) -> None:
         if bdtr(count, kept.count, share) < SIGNIFICANCE:
             raise CalibrationError(
                 "promise_broken",
-                f"{count} of {kept.count} right picks of the held-out half pass the threshold, too "
+                f"{count} of {kept.count} right picks of held-out queries pass the threshold, too "
                 f"few for {share:.1%}. Nothing was written; give more queries, or keep less",
             )
     lost = report.recall_loss
-    if lost is not None and _at_least(lost, SIGNIFICANCE) > objective.max_recall_loss:
+    if gate and lost is not None and _at_least(lost, SIGNIFICANCE) > objective.max_recall_loss:
         raise CalibrationError(
             "promise_broken",
-            f"on the held-out half, skipping costs {lost.value:.1%} of recall@1, clearly more than "
+            f"on held-out queries, skipping costs {lost.value:.1%} of recall@1, clearly more than "
             f"{objective.max_recall_loss:.1%}. Nothing was written; give more queries, or "
             "allow a larger loss",
         )
 
 
-def check_false_positives(report: Figures, level: float | None) -> None:
+def _check_false_positives(report: Figures, level: float | None) -> None:
     """Refuse a threshold whose false-positive rate is clearly above the promised one."""
     injected = report.modes["gated"]["false_positive_rate"]
     if level is not None and injected is not None:
@@ -705,7 +810,7 @@ def check_false_positives(report: Figures, level: float | None) -> None:
             raise CalibrationError(
                 "promise_broken",
                 f"a pick for {share_of(count, injected.count, 'no-match query')} of the "
-                "held-out half: "
+                "held-out queries: "
                 f"too many for {level:.1%}. Nothing was written; are these queries of one kind?",
             )
 
@@ -716,7 +821,13 @@ def _at_least(interval: Interval, level: float) -> float:
     return interval.value - tail * (interval.value - interval.low)
 
 
-def documented(
+def _at_most(interval: Interval, level: float) -> float:
+    """Return the one-sided upper confidence bound of an estimate at a significance level."""
+    tail = NormalDist().inv_cdf(1 - level) / NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
+    return interval.value + tail * (interval.high - interval.value)
+
+
+def _documented(
     calibration: Calibration,
     runs: Sequence[Run],
     objective: Objective,
@@ -740,8 +851,9 @@ def documented(
             }
             for run in runs
         ],
-        "fit_half": calibration.fit.to_dict(),
-        "report_half": calibration.report.to_dict(),
+        "report": calibration.report.to_dict(),
+        "before": calibration.before.to_dict(),
+        "change": triple(calibration.change),
         "shortlists": shortlist_values(calibration.shortlists),
         "notes": list(calibration.notes),
         "seed": seed,
@@ -764,145 +876,14 @@ def shortlist_values(figures: Mapping[str, Shortlists]) -> dict[str, Any]:
         mode: {
             "promised": of.promised,
             "lengths": {str(length): count for length, count in of.lengths.items()},
-            **{name: _triple(getattr(of, name)) for name in names},
+            **{name: triple(getattr(of, name)) for name in names},
         }
         for mode, of in figures.items()
     }
 
 
-def _triple(interval: Interval | None) -> list[float] | None:
+def triple(interval: Interval | None) -> list[float] | None:
     """Return an estimate and the two ends of its interval."""
     if interval is None:
         return None
     return [round(number, 4) for number in (interval.value, interval.low, interval.high)]
-
-
-_CLOSEST = 3
-
-
-def set_threshold(
-    runs: Sequence[Run],
-    max_false_positive_rate: float,
-    *,
-    before: Profile | None = None,
-    name: str = "calibrated",
-    any_corpus: bool = False,
-    seed: int = 0,
-    command: str = "",
-    reason: str = "",
-) -> Calibration:
-    """Raise a profile's threshold on the probability that any document fits, and nothing else.
-
-    The threshold is set on one half of the no-match queries, by split conformal prediction; the
-    other half and all queries with a match are used to report on it. It is never lowered: everyday
-    prompts are far from a library's subject, and give no information on near misses.
-
-    Args:
-        runs: As for `calibrate`, but queries with a match may be few or missing.
-        max_false_positive_rate: The false-positive rate to allow, in (0, 1): the share of no-match
-            queries for which something is selected.
-        before: The profile to start from; None for that of the first run.
-        name: Name of the new profile.
-        any_corpus: Whether the profile may be used for other documents.
-        seed: Seed of the halves and of the intervals; at least 0.
-        command: The command that was run, to be kept in the profile.
-        reason: Why nothing else was fitted, to be kept in the notes.
-
-    Raises:
-        CalibrationError: `too_few_negatives`; `no_gate` if the profile has no model of that
-            probability, or no threshold excludes these queries; `promise_broken` if the other half
-            contradicts it.
-        InputError: `out_of_range`.
-        ProfileError: `profile_mismatch` if the profile is for other models.
-        SourceError: `unsuitable_run`, as for `calibrate`.
-    """
-    objective = Objective(max_false_positive_rate=max_false_positive_rate)
-    runs, before = _checked(runs, before, seed)
-    if before.any_fits.stage1 is None or before.any_fits.stage2 is None:
-        raise CalibrationError(
-            "no_gate",
-            f"the profile {before.name} has no model of the probability that any document fits, so "
-            "there is no threshold to set: fit a profile on labels first",
-        )
-    queries, corpora, notes = usable(runs)
-    queries = [reblended(query, before) for query in queries]
-    matched = [query for query in queries if query.relevant]
-    empty = np.flatnonzero([not query.relevant for query in queries])
-    halves = _split_of(empty, queries, corpora, seed=seed)
-    fit, held_out = ([queries[position] for position in half] for half in halves)
-    needed = negatives_needed(max_false_positive_rate)
-    if len(fit) < needed:
-        raise CalibrationError(
-            "too_few_negatives",
-            f"there {noun_for(len(empty), 'is', 'are')} {counted(len(empty), 'no-match query')}, "
-            f"{len(fit)} of them to set the threshold on: a false-positive rate of "
-            f"{max_false_positive_rate:g} needs {needed}; give more, or allow a higher rate",
-        )
-    if not held_out:
-        raise CalibrationError(
-            "too_few_negatives",
-            f"there {noun_for(len(empty), 'is', 'are')} {counted(len(empty), 'no-match query')}, "
-            "all in the half that sets the threshold, so none is left to check it: give more. "
-            "Queries that share labels are kept in one half",
-        )
-    highest = np.maximum(*(known.any_fits for known in stated(fit, before)))
-    least = least_for_false_positives(highest, max_false_positive_rate)
-    if least > 1:
-        raise CalibrationError(
-            "no_gate",
-            "a no-match query has the highest possible probability, so no threshold "
-            "excludes it; allow a higher rate",
-        )
-    threshold = max(least, before.answer.threshold or 0.0)
-    profile = before.replace(name=name, answer=before.answer.replace(threshold=threshold))
-    report = [*matched, *held_out]
-    calibration = Calibration(
-        profile=profile,
-        fit=figures_of(fit, profile, seed),
-        report=figures_of(report, profile, seed),
-        before=figures_of(report, before, seed),
-        shortlists={},
-        notes=(*notes, *_threshold_notes(before, least, matched, fit, reason)),
-    )
-    check_false_positives(calibration.report, max_false_positive_rate)
-    return documented(
-        calibration, runs, objective, any_corpus=any_corpus, seed=seed, command=command
-    )
-
-
-def _threshold_notes(
-    before: Profile,
-    least: float,
-    matched: Sequence[StoredQuery],
-    fit: Sequence[StoredQuery],
-    reason: str,
-) -> list[str]:
-    notes = [f"only the threshold was set; everything else is that of the profile {before.name}"]
-    if reason:
-        notes.append(reason)
-    old = before.answer.threshold or 0.0
-    if least <= old:
-        notes.append(
-            f"the threshold was high enough already: these queries need {least:.3g}, and it is "
-            f"{old:.3g}"
-        )
-    if not matched:
-        notes.append(
-            "there are no queries with a match, so the cost of this threshold is unknown: a few "
-            "dozen labelled prompts would show it"
-        )
-    closest = [
-        (result.any_fits or 0.0, result.hits[0].id, query.text)
-        for result, query in zip(decide_all(fit, before, "always"), fit, strict=True)
-        if result.hits
-    ]
-    if least > old and closest:
-        texts = "; ".join(
-            f"{text!r} for {id} ({probability:.2f})"
-            for probability, id, text in sorted(closest, reverse=True)[:_CLOSEST]
-        )
-        notes.append(
-            f"closest to a pick were {texts}. If the library is about such everyday matters, this "
-            "threshold may suppress right answers"
-        )
-    return notes

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
-from scipy.special import expit
+from scipy.special import expit, logit
 
 import crossgate._core as _core
 from crossgate._core import (
@@ -30,7 +30,13 @@ from crossgate._core import (
     Stage2AnyFits,
     Stage2Relevance,
 )
-from crossgate._evaluation.stored_runs import STAGES, StoredQuery, decide_all, without_thresholds
+from crossgate._evaluation.stored_runs import (
+    STAGES,
+    StoredQuery,
+    decide_all,
+    reblended,
+    without_thresholds,
+)
 
 
 def groups(
@@ -71,19 +77,20 @@ def is_chained(queries: Sequence[StoredQuery], corpora: Sequence[str]) -> bool:
     return 2 * max((numbers.count(number) for number in set(numbers)), default=0) > len(numbers)
 
 
-def split(
-    queries: Sequence[StoredQuery], corpora: Sequence[str], *, seed: int
-) -> tuple[list[int], list[int]]:
-    """Return the positions of two halves of the queries, with no group in both.
+def folds(
+    queries: Sequence[StoredQuery], corpora: Sequence[str], *, count: int, seed: int
+) -> list[list[int]]:
+    """Return the positions of the queries in at most `count` folds, with no group in two of them.
 
-    The groups are dealt in an order drawn by the seed, each to the half that has fewer queries of
-    its kind. Queries with and without a match are counted separately, so that both halves have
-    their share of each; a group with both kinds counts as the kind of its larger part. If labels
-    connect most queries into one group, it could not be halved, so the groups are made loosely.
+    The groups are dealt in an order drawn by the seed, each to the fold that has the fewest queries
+    of its kind. Queries with and without a match are counted separately, so that each fold has its
+    share of both; a group with both kinds counts as the kind of its larger part. If labels connect
+    most queries into one group, it could not be divided, so the groups are made loosely.
 
     Args:
         queries: The queries; their order matters.
         corpora: The corpus of each, as for `groups`.
+        count: The number of folds; those without a query are left out.
         seed: Seed of the order in which groups are dealt.
     """
     members: dict[int, list[int]] = defaultdict(list)
@@ -92,35 +99,42 @@ def split(
         members[group].append(position)
     groups_dealt = list(members.values())
     order = np.random.default_rng(seed).permutation(len(groups_dealt))
-    halves: tuple[list[int], list[int]] = ([], [])
-    counts = {True: [0, 0], False: [0, 0]}
-    # The largest first: a large group at the end would unbalance the halves.
+    dealt: list[list[int]] = [[] for _ in range(count)]
+    counts = {True: [0] * count, False: [0] * count}
+    # The largest first: a large group at the end would unbalance the folds.
     for number in sorted(order, key=lambda number: -len(groups_dealt[number])):
         positions = groups_dealt[number]
         matched = sum(bool(queries[position].relevant) for position in positions)
         kind = 2 * matched >= len(positions)
-        half = int(counts[kind][1] < counts[kind][0])
-        halves[half].extend(positions)
-        counts[True][half] += matched
-        counts[False][half] += len(positions) - matched
-    return sorted(halves[0]), sorted(halves[1])
+        fold = counts[kind].index(min(counts[kind]))
+        dealt[fold].extend(positions)
+        counts[True][fold] += matched
+        counts[False][fold] += len(positions) - matched
+    return [sorted(fold) for fold in dealt if fold]
 
 
 Array = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 
-PIVOTS = (4.0, 8.0, 16.0, 32.0)
-"""The pivots to choose from: BM25 scores that are mapped to 0.5.
-
-Above 32 the order hardly changes, and leads of long and short queries become less and less
-comparable, although the confidence depends on them.
-"""
 LEAST_SHARE = 0.1
 """The smallest share of a channel in the blend."""
 POOL_LOSS = 0.005
 """How much recall@1 the chosen pool may lose against the largest: every pair costs the same."""
 POOLS = (4, 6, 8, 10, 12, 16, 20)
-
+RIDGE = 1e-3
+"""Of a logistic model without a prior, per row."""
 _RIDGE = 1e-4
+"""Of a listwise model without a prior, per query: else a feature that separates everything would
+get an infinite weight."""
+
+# Standard deviations of the prior, chosen before any fit was measured. They say how far libraries
+# of one pair of models lie apart.
+LEVEL = 1.0
+"""Of the level of a probability, in log-odds: the shares of queries with a match differ a lot."""
+SLOPE = 0.3
+"""Of the factor by which all weights of a model are multiplied, less 1."""
+WEIGHT = 0.2
+"""Of a single weight, for its signal's standard deviation over the queries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +147,6 @@ class Scores:
         rerank_score: Raw scores of the reranker.
         evidence: What the evidence about each candidate adds to its log-odds.
         right: Whether the candidate fits.
-        reweighed: The BM25 scores under other weights of the body, by weight; empty if no candidate
-            has a body.
     """
 
     cosine: Array
@@ -142,7 +154,6 @@ class Scores:
     rerank_score: Array
     evidence: Array
     right: NDArray[np.bool_]
-    reweighed: Mapping[float, Array] = field(default_factory=dict)
 
     @classmethod
     def of(cls, query: StoredQuery, evidence: EvidenceWeights) -> Scores:
@@ -157,76 +168,12 @@ class Scores:
             rerank_score=np.array([query.pairs[candidate.id].score for candidate in read]),
             evidence=np.array([log_odds(candidate, evidence) for candidate in read]),
             right=np.array([candidate.id in query.relevant for candidate in read], dtype=np.bool_),
-            reweighed={
-                weight: np.array([scores[candidate.id] for candidate in read])
-                for weight, scores in query.reweighed.items()
-            },
         )
-
-    def blended(self, blend: Blend) -> Array:
-        """Return the stage-1 score of each candidate."""
-        total = blend.cosine_weight + blend.bm25_weight
-        bounded = self._bounded_bm25(blend)
-        return (blend.cosine_weight * self.cosine + blend.bm25_weight * bounded) / total
 
     def features(self, blend: Blend) -> Array:
         """Return the columns of `Combine`: cosine, bounded BM25, rerank score; (candidates, 3)."""
-        return np.stack([self.cosine, self._bounded_bm25(blend), self.rerank_score], axis=1)
-
-    def _bounded_bm25(self, blend: Blend) -> Array:
-        bm25 = self.reweighed.get(blend.body_weight, self.bm25)
-        return bm25 / (bm25 + blend.pivot)
-
-
-def fit_blend(rows: Sequence[Scores]) -> Blend:
-    """Return the blend under which the right candidates are most likely.
-
-    The pivot and the weight of the body are chosen by likelihood too: the pivot from `PIVOTS`, the
-    weight from those that all rows with bodies have. With a larger pivot, BM25 counts more for
-    queries of many rare words, which often name the document that they need.
-
-    Args:
-        rows: The scores of queries, each with at least one candidate that fits.
-    """
-    weights = [set(row.reweighed) for row in rows if row.reweighed]
-    body_weights = set.intersection(*weights) if weights else {Blend().body_weight}
-    blends = []
-    for body_weight, pivot in product(sorted(body_weights), PIVOTS):
-        blend = Blend(pivot=pivot, body_weight=body_weight)
-        loss, (cosine, bm25) = fit_likeliest(
-            [row.features(blend)[:, :2] for row in rows],
-            [row.right for row in rows],
-            offset=[row.evidence for row in rows],
-        )
-        blends.append((loss, pivot, body_weight, cosine, bm25))
-    _, pivot, body_weight, cosine, bm25 = min(blends)
-    if not cosine + bm25:  # neither separates right from wrong
-        return Blend()
-    # Data of one kind must not switch off the other channel entirely.
-    share = round(min(max(cosine / (cosine + bm25), LEAST_SHARE), 1 - LEAST_SHARE), 2)
-    return Blend(
-        cosine_weight=share,
-        bm25_weight=round(1 - share, 2),
-        pivot=pivot,
-        body_weight=body_weight,
-        log_odds=rounded(cosine + bm25),
-    )
-
-
-def fit_combine(rows: Sequence[Scores], blend: Blend) -> Combine.Weighted:
-    """Return the weights under which the right candidates are most likely.
-
-    Args:
-        rows: The scores of queries, each with at least one candidate that fits.
-        blend: How BM25 is bounded.
-    """
-    _, weights = fit_likeliest(
-        [row.features(blend) for row in rows],
-        [row.right for row in rows],
-        offset=[row.evidence for row in rows],
-    )
-    cosine, bm25, rerank_score = (rounded(weight) for weight in weights)
-    return Combine.Weighted(cosine=cosine, bm25=bm25, rerank_score=rerank_score)
+        bounded = self.bm25 / (self.bm25 + blend.pivot)
+        return np.stack([self.cosine, bounded, self.rerank_score], axis=1)
 
 
 def log_odds(candidate: Scored, weights: EvidenceWeights) -> float:
@@ -235,14 +182,46 @@ def log_odds(candidate: Scored, weights: EvidenceWeights) -> float:
     return math.fsum(getattr(weights, name) * value for name, value in pieces.items())
 
 
+class Known(NamedTuple):
+    """The shares of a model that the data decide and not the prior, each from 0 to 1.
+
+    Attributes:
+        level: Of the intercept; 0 for a listwise model, which has none.
+        slope: Of the factor that all weights have in common.
+        weights: Of what tells one weight from another.
+    """
+
+    level: float
+    slope: float
+    weights: float
+
+
+class Fitted(NamedTuple):
+    """The most probable weights.
+
+    Attributes:
+        weights: One for each feature; of a logistic model, the intercept comes first.
+        loss: The mean loss, with the penalty of the prior.
+        known: How far the data decide them; None without a prior.
+        moved: How far the level moved from the prior, in log-odds at the mean of the signals,
+            with the ends of a 95 % interval; 0 of a listwise model, which has no level.
+    """
+
+    weights: tuple[float, ...]
+    loss: float
+    known: Known | None
+    moved: tuple[float, float, float] = (0.0, 0.0, 0.0)
+
+
 def fit_likeliest(
     features: Sequence[Array],
     right: Sequence[Array | NDArray[np.bool_]],
     *,
     offset: Sequence[Array],
     free: int = 0,
-) -> tuple[float, tuple[float, ...]]:
-    """Return the smallest loss, and the weights of the features that give it.
+    prior: Sequence[float] | None = None,
+) -> Fitted:
+    """Return the most probable weights of a listwise model, given labels and a prior.
 
     The loss is the softmax cross-entropy over each query's candidates, ListNet's top-one
     probability: Cao et al., "Learning to Rank: From Pairwise Approach to Listwise Approach", 2007.
@@ -252,6 +231,8 @@ def fit_likeliest(
         right: Whether each candidate of each query fits; at least one of each query does.
         offset: Added to the score of each candidate of each query, with a weight of 1.
         free: How many weights, the last ones, can be negative.
+        prior: The weights to start from, of which `SLOPE` and `WEIGHT` are the uncertainty; None
+            for a small ridge alone.
     """
     width = features[0].shape[1]
     shape = len(right), max(len(row) for row in right)
@@ -262,12 +243,13 @@ def fit_likeliest(
         values[position, :size] = matrix
         target[position, :size] = row / row.sum()
         present[position, :size], given[position, :size] = True, offset[position]
-    # The ridge must treat all features alike, whatever their units. A feature with numbers too
+    # The prior must treat all features alike, whatever their units. A feature with numbers too
     # large to square has an infinite spread and no influence.
     with np.errstate(over="ignore"):
         spread = np.std(values[present], axis=0)
     spread[spread == 0] = 1.0
     values /= spread
+    mean, precision = _uncertainty(prior, spread, _RIDGE, len(right))
 
     def loss(weights: Array) -> tuple[float, Array]:
         scores = values @ weights + given
@@ -276,26 +258,76 @@ def fit_likeliest(
         total = likely.sum(axis=1, keepdims=True)
         value = np.mean(largest + np.log(total)) - (scores * target).sum() / len(right)
         slope = np.einsum("qc,qcf->f", likely / total - target, values) / len(right)
-        # Without the ridge, a feature that separates everything would get an infinite weight.
-        return float(value + _RIDGE * weights @ weights), slope + 2 * _RIDGE * weights
+        pull = precision @ (weights - mean)
+        return float(value + (weights - mean) @ pull / 2), slope + pull
 
     # A higher score must never count against a candidate, whatever the noise in the data.
     bounds = [*([(0, None)] * (width - free)), *([(None, None)] * free)]
-    fitted = minimize(loss, np.ones(width), jac=True, bounds=bounds)
-    return float(fitted.fun), tuple((fitted.x / spread).tolist())
+    start = np.ones(width) if prior is None else mean
+    fitted = minimize(loss, start, jac=True, bounds=bounds)
+    weights = tuple((fitted.x / spread).tolist())
+    scores = np.where(present, values @ fitted.x + given, -np.inf)
+    likely = np.exp(scores - scores.max(axis=1, keepdims=True))
+    likely /= likely.sum(axis=1, keepdims=True)
+    centred = values - np.einsum("qc,qcf->qf", likely, values)[:, None]
+    data = np.einsum("qc,qcf,qcg->fg", likely, centred, centred) / len(right)
+    known = None if prior is None else Known(0.0, *_decided(data, mean, precision))
+    return Fitted(weights, float(fitted.fun), known)
 
 
-def fit_pool(rows: Sequence[Scores], blend: Blend, combine: Combine.Weighted) -> int:
-    """Return the smallest pool whose recall@1 is within `POOL_LOSS` of that of the largest."""
-    weights = np.array([combine.cosine, combine.bm25, combine.rerank_score])
+def _uncertainty(
+    prior: Sequence[float] | None, spread: Array, ridge: float, rows: int
+) -> tuple[Array, Array]:
+    """Return mean and precision of standardised weights, the precision per row of the data.
+
+    The covariance of the prior is that of a common factor and of independent deviations.
+    """
+    if prior is None:
+        return np.zeros(len(spread)), 2 * ridge * np.eye(len(spread))
+    mean = np.array(prior) * spread
+    covariance = WEIGHT**2 * np.eye(len(mean)) + SLOPE**2 * np.outer(mean, mean)
+    return mean, np.linalg.inv(covariance) / rows
+
+
+def _decided(data: Array, mean: Array, precision: Array) -> tuple[float, float]:
+    """Return the shares of the slope and of the other directions that the data decide.
+
+    The curvature of the data is compared with that of the prior, as in the number of
+    well-determined parameters of MacKay, "Bayesian Interpolation", 1992.
+    """
+    along = mean[None] / max(float(np.linalg.norm(mean)), 1e-12)
+    across = np.linalg.svd(along)[2][1:]
+
+    def share(directions: Array) -> float:
+        of_data, of_prior = (
+            float(np.einsum("df,fg,dg->", directions, each, directions))
+            for each in (data, precision)
+        )
+        return of_data / (of_data + of_prior) if of_data > 0 else 0.0
+
+    return share(along), share(across)
+
+
+def fit_pool(rows: Sequence[Scores], profile: Profile) -> int:
+    """Return the smallest pool whose recall@1 is within `POOL_LOSS` of that of the largest.
+
+    Args:
+        rows: The scores of queries, each with at least one candidate that fits.
+        profile: A profile with a blend and weights of a combination.
+    """
+    combine, blend = profile.combine, profile.blend
+    weights = np.array([getattr(combine, name) for name in ("cosine", "bm25", "rerank_score")])
+    shares = np.array([blend.cosine_weight, blend.bm25_weight])
 
     def recall(size: int) -> float:
-        scores_kept = []
+        right = 0
         for row in rows:
-            scores = row.features(blend) @ weights + row.evidence
-            scores[np.argsort(-row.blended(blend), kind="stable")[size:]] = -np.inf
-            scores_kept.append(scores)
-        return _first_right(rows, scores_kept)
+            features = row.features(blend)
+            scores = features @ weights + row.evidence
+            read = features[:, :2] @ shares + row.evidence / blend.log_odds
+            scores[np.argsort(-read, kind="stable")[size:]] = -np.inf
+            right += bool(row.right[np.argmax(scores)])
+        return right / len(rows)
 
     enough = recall(POOLS[-1]) - POOL_LOSS
     return next(size for size in POOLS if recall(size) >= enough)
@@ -304,17 +336,6 @@ def fit_pool(rows: Sequence[Scores], blend: Blend, combine: Combine.Weighted) ->
 def rounded(value: float) -> float:
     """Return a fitted number with five significant digits, enough for a reader of the profile."""
     return float(f"{value:.5g}")
-
-
-def _first_right(rows: Sequence[Scores], scores: Sequence[Array]) -> float:
-    return float(
-        np.mean(
-            [row.right[np.argmax(row_scores)] for row, row_scores in zip(rows, scores, strict=True)]
-        )
-    )
-
-
-Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,9 +434,13 @@ def _known(probability: float | None) -> float:
 
 
 def fit_logistic(
-    signals: Array, labels: Array, ridge: float, *, offset: Array | float = 0.0
-) -> tuple[float, list[float]]:
-    """Return intercept and non-negative weights of a logistic model.
+    signals: Array,
+    labels: Array,
+    *,
+    offset: Array | float = 0.0,
+    prior: Sequence[float] | None = None,
+) -> Fitted:
+    """Return intercept and non-negative weights of a logistic model, given labels and a prior.
 
     No weight is below 0, so that noise in the data can never make a stronger signal count against
     an answer.
@@ -423,28 +448,46 @@ def fit_logistic(
     Args:
         signals: The signals, of shape (rows, signals).
         labels: 1 or 0 for each row.
-        ridge: Factor of the sum of squared weights of the standardised signals, added to the mean
-            loss of a row.
         offset: Added to the log-odds, with a weight of 1, of shape (rows,).
+        prior: The intercept and the weights to start from, of which `LEVEL`, `SLOPE` and `WEIGHT`
+            are the uncertainty; None for a small ridge alone.
     """
-    mean, spread = signals.mean(axis=0), signals.std(axis=0)
+    centre, spread = signals.mean(axis=0), signals.std(axis=0)
     spread[spread == 0] = 1.0
-    standard = (signals - mean) / spread
+    standard = np.column_stack([np.ones(len(signals)), (signals - centre) / spread])
+    width = signals.shape[1]
+    mean, precision = np.zeros(width + 1), np.zeros((width + 1, width + 1))
+    weights = None if prior is None else prior[1:]
+    mean[1:], precision[1:, 1:] = _uncertainty(weights, spread, RIDGE, len(labels))
+    if prior is not None:
+        # The level at the mean of the signals is what the prior knows, whatever their weights.
+        mean[0] = prior[0] + np.array(prior[1:]) @ centre
+        precision[0, 0] = 1 / LEVEL**2 / len(labels)
 
     def loss(weights: Array) -> tuple[float, Array]:
-        odds = weights[0] + standard @ weights[1:] + offset
-        error = expit(odds) - labels
-        value = np.mean(np.logaddexp(0, odds) - labels * odds) + ridge * np.sum(weights[1:] ** 2)
-        slope = standard.T @ error / len(labels) + 2 * ridge * weights[1:]
-        return float(value), np.concatenate([[error.mean()], slope])
+        odds = standard @ weights + offset
+        pull = precision @ (weights - mean)
+        value = np.mean(np.logaddexp(0, odds) - labels * odds) + (weights - mean) @ pull / 2
+        return float(value), standard.T @ (expit(odds) - labels) / len(labels) + pull
 
-    width = signals.shape[1]
     bounds = [(None, None), *([(0, None)] * width)]
-    fitted = minimize(loss, np.zeros(width + 1), jac=True, bounds=bounds).x
-    weights = fitted[1:] / spread
-    return rounded(float(fitted[0] - weights @ mean)), [
-        rounded(float(weight)) for weight in weights
-    ]
+    fitted = minimize(loss, mean, jac=True, bounds=bounds)
+    weights_found = fitted.x[1:] / spread
+    likely = expit(standard @ fitted.x + offset)
+    data = (standard.T * (likely * (1 - likely))) @ standard / len(labels)
+    known = None
+    if prior is not None:
+        level = float(data[0, 0] / (data[0, 0] + precision[0, 0]))
+        known = Known(level, *_decided(data[1:, 1:], mean[1:], precision[1:, 1:]))
+    found = (fitted.x[0] - weights_found @ centre, *weights_found)
+    moved = float(fitted.x[0] - mean[0])
+    error = 1.96 * float(np.linalg.inv(len(labels) * (data + precision))[0, 0]) ** 0.5
+    return Fitted(
+        weights=tuple(rounded(float(weight)) for weight in found),
+        loss=float(fitted.fun),
+        known=known,
+        moved=(moved, moved - error, moved + error),
+    )
 
 
 def least_for_false_positives(empty: Array, level: float) -> float:
@@ -460,14 +503,10 @@ def least_for_false_positives(empty: Array, level: float) -> float:
     Args:
         empty: The highest probability that any stage gives to each no-match query, of shape (n,);
             none of these queries was used to fit the model.
-        level: The share of no-match queries that may be answered, in (0, 1).
-
-    Raises:
-        ValueError: If there are fewer than `negatives_needed` of them.
+        level: The share of no-match queries that may be answered, in (0, 1). Fewer of them than
+            `negatives_needed` give the threshold that answers none.
     """
-    k = math.floor(_decimal(level) * (len(empty) + 1))
-    if k < 1:
-        raise ValueError(f"{len(empty)} are too few for {level}: {negatives_needed(level)} needed")
+    k = max(1, math.floor(_decimal(level) * (len(empty) + 1)))
     return float(_above(np.sort(empty)[-k:][:1])[0])
 
 
@@ -497,20 +536,6 @@ def least_for_recall(
     return math.floor(float(min(thresholds)) * 1e6) / 1e6
 
 
-def least_for_cost(probability: Array, right: Flags, ratio: float) -> float:
-    """Return the threshold with the lowest cost on these queries.
-
-    Args:
-        probability: The probability of each pick.
-        right: Whether it fits.
-        ratio: The cost of a wrong pick; a missed right pick costs 1.
-    """
-    thresholds = np.concatenate([[0.0], _above(np.unique(probability))])
-    picked = (~right).sum() - np.searchsorted(np.sort(probability[~right]), thresholds)
-    missed = np.searchsorted(np.sort(probability[right]), thresholds)
-    return float(thresholds[np.argmin(ratio * picked + missed)])
-
-
 def _decimal(level: float) -> Fraction:
     """Return a share as the decimal fraction that was written: 0.1 is exactly a tenth."""
     return Fraction(str(float(level)))
@@ -522,29 +547,88 @@ def _above(probability: Array) -> Array:
     return np.where(above > probability, above, (np.floor(probability * 1e6) + 2) / 1e6)
 
 
-RIDGE = 1e-3
-
-
-def fit_relevance(queries: Sequence[StoredQuery], ranking: Profile) -> Relevance:
-    """Return the weights under which the fitting candidates have the largest shares.
+def fit_weights(
+    queries: Sequence[StoredQuery], before: Profile, *, prior: bool
+) -> tuple[Profile, Known | None]:
+    """Fit how the candidates of a query are ordered and weighed, after each stage.
 
     Args:
-        queries: Queries with the rerank scores of the pool; only those count for which stage 1
-            finds a fitting document.
-        ranking: A profile; only its blend, pool and evidence are used.
+        queries: Queries, ordered by the profile, with the rerank scores of its pool; only those
+            count for which stage 1 finds a fitting document.
+        before: The profile to start from; without a prior, its pool is chosen, too.
+        prior: Whether its weights are the prior.
     """
-    rows = [_features(query, ranking) for query in queries]
+    if not prior:
+        before = _fit_pool(queries, before)
+        queries = [reblended(query, before) for query in queries]
+    rows = [_features(query, before) for query in queries]
     rows = [row for row in rows if row.right.any()]
+    if not rows:
+        return before, None
     right, offset = [row.right for row in rows], [row.evidence for row in rows]
-    features = [row.features[:, :2] for row in rows]
-    _, (cosine, bm25) = fit_likeliest(features, right, offset=offset)
-    stage1 = Stage1Relevance(cosine=rounded(cosine), bm25=rounded(bm25))
+    stage1, stage2 = before.relevance.stage1, before.relevance.stage2
+    old1 = old2 = None
+    if prior and stage1 is not None and stage2 is not None:
+        old1 = stage1.cosine, stage1.bm25
+        old2 = stage2.cosine, stage2.bm25, stage2.rerank_score, stage2.unread
+    first = fit_likeliest([row.features[:, :2] for row in rows], right, offset=offset, prior=old1)
     # An unread candidate can be better or worse than one with a rerank score of 0.
-    features = [row.features for row in rows]
-    _, weights = fit_likeliest(features, right, offset=offset, free=1)
-    cosine, bm25, rerank_score, unread = map(rounded, weights)
-    stage2 = Stage2Relevance(cosine=cosine, bm25=bm25, rerank_score=rerank_score, unread=unread)
-    return Relevance(stage1=stage1, stage2=stage2)
+    second = fit_likeliest([row.features for row in rows], right, offset=offset, free=1, prior=old2)
+    weights1, weights2 = map(rounded, first.weights), map(rounded, second.weights)
+    relevance = Relevance(
+        stage1=Stage1Relevance(**dict(zip(("cosine", "bm25"), weights1, strict=True))),
+        stage2=Stage2Relevance(
+            **dict(zip(("cosine", "bm25", "rerank_score", "unread"), weights2, strict=True))
+        ),
+        threshold=before.relevance.threshold,
+    )
+    # The order follows what the labels changed.
+    blend, combine = before.blend, before.combine
+    unit = blend.log_odds
+    of_blend = np.array([unit * blend.cosine_weight, unit * blend.bm25_weight])
+    of_combine = np.array(second.weights[:3])
+    if old1 is None or old2 is None:
+        of_blend = np.array(first.weights)
+    else:
+        of_blend = np.maximum(of_blend + np.array(first.weights) - old1, 0)
+        if isinstance(combine, Combine.Weighted):
+            known = np.array([combine.cosine, combine.bm25, combine.rerank_score])
+            of_combine = np.maximum(known + np.array(second.weights[:3]) - old2[:3], 0)
+    profile = before.replace(
+        blend=_blend(blend, of_blend),
+        combine=Combine.Weighted(*(rounded(float(weight)) for weight in of_combine)),
+        relevance=relevance,
+    )
+    return profile, second.known
+
+
+def _blend(blend: Blend, weights: Array) -> Blend:
+    """Return a blend in which two weights have their shares, unless neither is above 0."""
+    total = float(weights.sum())
+    if not total:
+        return Blend(pivot=blend.pivot, body_weight=blend.body_weight)
+    # Data of one kind must not switch off the other channel entirely.
+    share = round(min(max(float(weights[0]) / total, LEAST_SHARE), 1 - LEAST_SHARE), 2)
+    return blend.replace(
+        cosine_weight=share, bm25_weight=round(1 - share, 2), log_odds=rounded(total)
+    )
+
+
+def _fit_pool(queries: Sequence[StoredQuery], before: Profile) -> Profile:
+    """Return a profile with the pool that queries need, in the order that they make likeliest."""
+    rows = [Scores.of(query, before.evidence) for query in queries]
+    rows = [row for row in rows if row.right.any()]
+    if not rows:
+        return before
+    right, offset = [row.right for row in rows], [row.evidence for row in rows]
+    features = [row.features(before.blend) for row in rows]
+    first = fit_likeliest([each[:, :2] for each in features], right, offset=offset)
+    second = fit_likeliest(features, right, offset=offset)
+    ranking = before.replace(
+        blend=_blend(before.blend, np.array(first.weights)),
+        combine=Combine.Weighted(*second.weights),
+    )
+    return ranking.replace(pool=fit_pool(rows, ranking), anytime=fit_anytime(rows))
 
 
 class _Rows(NamedTuple):
@@ -581,34 +665,54 @@ def _features(query: StoredQuery, ranking: Profile) -> _Rows:
     )
 
 
-def fit_any_fits(queries: Sequence[StoredQuery], profile: Profile) -> AnyFits:
-    """Fit the models of both stages, or none without a query that nothing fits.
+def fit_any_fits(
+    queries: Sequence[StoredQuery], profile: Profile, *, prior: bool
+) -> tuple[AnyFits, Fitted | None]:
+    """Fit the models of both stages of the probability that any candidate fits.
 
     Args:
         queries: Queries with at least one candidate and with the rerank scores of the pool.
         profile: The profile, with its weights of relevance.
+        prior: Whether its models are the prior.
+
+    Returns:
+        The models, and the fit of that of stage 2. If the queries do not show both
+        outcomes, the models are those of the profile with a prior, and none without one.
     """
-    if all(query.relevant for query in queries):
-        return AnyFits()
+    before = profile.any_fits if prior else AnyFits()
+    if not 0 < sum(bool(query.relevant) for query in queries) < len(queries):
+        return before, None
+    fitted = None
     rows = np.array([_signals(query, profile) for query in queries])
     fits = np.array(
         [float(any(scored.id in query.relevant for scored in query.scored)) for query in queries]
     )
-    doubt = np.array(
-        [0.0 if query.need is None else _core.need_log_odds(query.need) for query in queries]
-    )
     # Evidence is in log-odds that a candidate fits, so its weight is 1 and not part of the fit.
-    first, second = (
-        fit_logistic(rows[:, columns], fits, RIDGE, offset=doubt + rows[:, evidence])
-        for columns, evidence in (([0, 4], 1), ([2, 4, 5], 3))
-    )
-    (log_mean, cosine), (log_mean2, cosine2, rerank_score) = first[1], second[1]
-    return AnyFits(
-        stage1=Stage1AnyFits(intercept=first[0], log_mean=log_mean, cosine=cosine),
-        stage2=Stage2AnyFits(
-            intercept=second[0], log_mean=log_mean2, cosine=cosine2, rerank_score=rerank_score
-        ),
-    )
+    models: list[dict[str, float | None]] = []
+    for model, columns, evidence in ((before.stage1, [0, 4], 1), (before.stage2, [2, 4, 5], 3)):
+        names = ("intercept", "log_mean", "cosine", "rerank_score")[: len(columns) + 1]
+        need = None if model is None else model.need
+        fitted = fit_logistic(
+            rows[:, columns],
+            fits,
+            offset=rows[:, evidence] + [_doubt(query.need, need) for query in queries],
+            prior=None if model is None else [getattr(model, name) for name in names],
+        )
+        models.append({**dict(zip(names, fitted.weights, strict=True)), "need": need})
+    return AnyFits(stage1=Stage1AnyFits(**models[0]), stage2=Stage2AnyFits(**models[1])), fitted
+
+
+_MOST_NEED = 12.0
+"""The largest log-odds of a need that count, as in the core."""
+
+
+def _doubt(need: float | None, weight: float | None) -> float:
+    """Return what the probability that a query needs a document adds to the log-odds of a fit."""
+    if need is None:
+        return 0.0
+    if weight is None:
+        return _core.need_log_odds(need)
+    return weight * float(np.clip(logit(need), -_MOST_NEED, _MOST_NEED))
 
 
 def _signals(query: StoredQuery, profile: Profile) -> tuple[float, ...]:

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import betaln
 
 import crossgate._core as _core
-from crossgate._calibration.fits import fit_any_fits, fit_relevance, stated
+from crossgate._calibration.fits import stated
 from crossgate._core import MOST_CANDIDATES, Profile, Promise, Shortlist
 from crossgate._evaluation.economics import Shortlists, measure_shortlists
 from crossgate._evaluation.stored_runs import (
@@ -42,8 +42,8 @@ class FittedShortlist:
 
     Attributes:
         shortlist: The promises.
-        held_out: The figures by mode: each half of the queries with weights and promises that were
-            fitted on the other half. Empty without a promise.
+        held_out: The figures by mode, each query with weights and promises that were fitted on the
+            other folds. Empty without a promise.
         notes: Remarks for the reader.
     """
 
@@ -53,22 +53,19 @@ class FittedShortlist:
 
 
 def fit_shortlist(
-    halves: tuple[Sequence[StoredQuery], Sequence[StoredQuery]],
-    profile: Profile,
+    folds: Sequence[tuple[Sequence[StoredQuery], Profile]],
     *,
     coverage: float | None,
     most: int,
     seed: int,
 ) -> FittedShortlist:
-    """Fit the promises of a profile on both halves of the queries, and check them on both.
+    """Fit the promises of a profile on queries that its weights were not fitted on, and check them.
 
-    The promises rest on all queries: each half is read by weights that were fitted on the other
-    half. Cross-conformal prediction: Vovk, "Cross-conformal predictors", Annals of Mathematics and
+    Cross-conformal prediction: Vovk, "Cross-conformal predictors", Annals of Mathematics and
     Artificial Intelligence 74, 2015.
 
     Args:
-        halves: The queries to promise for, those that the profile was fitted on first.
-        profile: The profile, with its weights and models.
+        folds: The queries to promise for, each fold with the profile that was fitted on the others.
         coverage: The coverage that must be promised; None for `COVERAGE`, or less if it cannot be.
         most: Maximum length of a shortlist.
         seed: Seed of the intervals.
@@ -79,28 +76,18 @@ def fit_shortlist(
             it, naming the coverage that can be; `promise_broken` if the held-out queries
             contradict it.
     """
-    matched = sum(bool(query.relevant) for half in halves for query in half)
+    folds = [(queries, without_thresholds(profile)) for queries, profile in folds]
+    matched = sum(bool(query.relevant) for queries, _ in folds for query in queries)
     needed = _core.queries_needed(COVERAGE if coverage is None else coverage)
     if coverage is not None and matched < 2 * needed:
         raise CalibrationError(
             "too_few_labels",
-            f"a coverage of {coverage:g} needs {counted(2 * needed, 'query')} with a match, half "
-            f"of them to fit on and half to check, and there are {matched}: give more, or promise "
-            "less",
+            f"a coverage of {coverage:g} needs {counted(2 * needed, 'query')} with a match, to fit "
+            f"and to check it, and there are {matched}: give more, or promise less",
         )
-    if not all(any(map(_is_found, half)) for half in halves):
-        problem = "in a half of the queries, no fitting document is found"
-        if coverage is not None:
-            raise CalibrationError(
-                "promise_impossible",
-                f"{problem}, so no coverage can be promised. Do the labels belong to these "
-                "queries?",
-            )
-        return FittedShortlist(Shortlist(), {}, (f"no shortlist was fitted: {problem}",))
-    first, second = halves
-    of_first, of_second = _weighed(first, profile), _weighed(second, profile)
-    least = _least([*first, *second], profile)
-    pooled = _promises(((first, of_second), (second, of_first)), least, most)
+    least = _least(folds)
+    found = [_all_found(queries, profile, least) for queries, profile in folds]
+    pooled = _promises(found, least, most)
     highest = _highest(pooled)
     promised = COVERAGE if coverage is None else coverage
     if coverage is not None and highest < coverage:
@@ -120,18 +107,15 @@ def fit_shortlist(
             f"queries allow, not {promised:g}"
         )
         promised = highest
-    shortlist = pooled.replace(coverage=promised)
-    apart = [
-        _decided(
-            queries, used.replace(shortlist=_promises(((others, used),), least, most)), promised
-        )
-        for queries, others, used in ((second, first, of_first), (first, second, of_second))
-    ]
+    decided: dict[Mode, list[RouteResult]] = {mode: [] for mode in MODES}
+    for place, (queries, profile) in enumerate(folds):
+        others = _promises([*found[:place], *found[place + 1 :]], least, most)
+        for mode, results in _decided(queries, profile.replace(shortlist=others), promised).items():
+            decided[mode] += results
+    everything = [query for queries, _ in folds for query in queries]
     held_out: dict[str, Shortlists] = {
-        mode: measure_shortlists(
-            [*second, *first], [*apart[0][mode], *apart[1][mode]], most=most, seed=seed
-        )
-        for mode in MODES
+        mode: measure_shortlists(everything, results, most=most, seed=seed)
+        for mode, results in decided.items()
     }
     broken = [note for mode in MODES if (note := _broken(promised, held_out[mode], mode))]
     if broken and coverage is not None:
@@ -139,49 +123,44 @@ def fit_shortlist(
         raise CalibrationError("promise_broken", message)
     if broken:
         return FittedShortlist(Shortlist(), held_out, (f"no shortlist was fitted: {broken[0]}",))
-    return FittedShortlist(shortlist, held_out, tuple(notes))
+    return FittedShortlist(pooled.replace(coverage=promised), held_out, tuple(notes))
 
 
-def _weighed(queries: Sequence[StoredQuery], profile: Profile) -> Profile:
-    """Return a profile with the weights and models of these queries."""
-    weighed = without_thresholds(profile).replace(relevance=fit_relevance(queries, profile))
-    return weighed.replace(any_fits=fit_any_fits(queries, weighed))
-
-
-def _is_found(query: StoredQuery) -> bool:
-    return any(scored.id in query.relevant for scored in query.scored)
-
-
-def _least(queries: Sequence[StoredQuery], profile: Profile) -> float | None:
+def _least(folds: Sequence[tuple[Sequence[StoredQuery], Profile]]) -> float | None:
     """Return the threshold that leaves few shortlists of queries with a match empty."""
-    if profile.any_fits.stage1 is None:
+    lowest: list[float] = []
+    for queries, profile in folds:
+        if profile.any_fits.stage1 is None:
+            return None
+        matched = [query for query in queries if query.relevant]
+        lowest += np.minimum(*(known.any_fits for known in stated(matched, profile))).tolist()
+    if not lowest:
         return None
+    return math.floor(sorted(lowest)[math.floor(EMPTIED * len(lowest))] * 1e4) / 1e4
+
+
+def _all_found(
+    queries: Sequence[StoredQuery], profile: Profile, least: float | None
+) -> list[list[Found | None]]:
+    """Return for each stage what is found of the queries with a match."""
     matched = [query for query in queries if query.relevant]
-    lowest = np.minimum(*(known.any_fits for known in stated(matched, profile)))
-    least = float(np.sort(lowest)[math.floor(EMPTIED * len(lowest))])
-    return math.floor(least * 1e4) / 1e4
+    listing = profile.replace(shortlist=_everything(least))
+    return [
+        [
+            _found(query, result)
+            for query, result in zip(matched, decide_all(matched, listing, mode), strict=True)
+        ]
+        for mode in STAGES
+    ]
 
 
 def _promises(
-    read: Sequence[tuple[Sequence[StoredQuery], Profile]], least: float | None, most: int
+    found: Sequence[list[list[Found | None]]], least: float | None, most: int
 ) -> Shortlist:
-    """Return the promises that queries allow, each read by a profile's weights."""
-    everything = [
-        (
-            [query for query in queries if query.relevant],
-            profile.replace(shortlist=_everything(least)),
-        )
-        for queries, profile in read
-    ]
+    """Return the promises that the queries of some folds allow."""
     stages = [
-        _core.fit_shortlist(
-            [
-                _found(query, result)
-                for matched, listing in everything
-                for query, result in zip(matched, decide_all(matched, listing, mode), strict=True)
-            ]
-        )
-        for mode in STAGES
+        _core.fit_shortlist([one for of_fold in found for one in of_fold[stage]])
+        for stage in range(len(STAGES))
     ]
     return Shortlist(least=least, most=most, stage1=stages[0], stage2=stages[1])
 

@@ -1,13 +1,13 @@
-"""`crossgate calibrate`: fit a profile on labelled data, and write it only if it holds."""
+"""`crossgate calibrate`: move a profile as far as labels support, and write it if it holds."""
 
 from __future__ import annotations
 
 import argparse
 import shlex
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from crossgate._cli import DONE
 from crossgate._cli.labelled import (
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from crossgate._core import Combine, Profile
     from crossgate._evaluation.economics import Shortlists
     from crossgate._evaluation.sections import Table
-    from crossgate.calibration import Calibration, Figures, Objective
+    from crossgate.calibration import Calibration, Figures
     from crossgate.evaluation import Run
 
-SCHEMA = "crossgate-calibration/1"
+SCHEMA = "crossgate-calibration/2"
 
 BACKGROUND_RATE = 0.05
 """The false-positive rate that --background allows unless another objective is given."""
@@ -120,7 +120,7 @@ def run(options: argparse.Namespace) -> int:
     """Measure datasets, or read stored runs or a log; fit, report, and write the profile."""
     # Fails before an hour of measuring, not after it.
     package("scipy", "crossgate calibrate", extra="calibrate")
-    from crossgate._calibration.calibrating import shortlist_values
+    from crossgate._calibration.calibrating import shortlist_values, triple
     from crossgate._support.files import try_writing
     from crossgate._values.profile_files import (
         profile_values,
@@ -128,7 +128,7 @@ def run(options: argparse.Namespace) -> int:
         unwritable,
         write_profile,
     )
-    from crossgate.calibration import Objective
+    from crossgate.calibration import Objective, calibrate
 
     chosen = (options.cost_ratio, options.keep_recall, options.max_false_positive_rate)
     if options.background and chosen == (None, None, None):
@@ -158,7 +158,22 @@ def run(options: argparse.Namespace) -> int:
             run_of(subject, options, ("always",), written=written, to_fit=True, repeated=0)
             for subject in subjects
         ]
-    fitted = _fitted(runs, objective, before, options, subjects)
+    try:
+        fitted = calibrate(
+            runs,
+            objective,
+            before=before,
+            name=options.name or output.name.removesuffix(".json").removesuffix(".profile"),
+            any_corpus=options.any_corpus,
+            seed=options.seed,
+            command=shlex.join(["crossgate", *options.arguments]),
+        )
+    except CalibrationError as error:
+        unasked = not options.background and any(map(takes_background, subjects))
+        if error.code != "too_few_negatives" or not unasked:
+            raise
+        message = f"{error}. --background adds everyday prompts that nothing should fit"
+        raise CalibrationError(error.code, message) from error
     write_profile(output, fitted.profile)
     if options.json:
         show(
@@ -168,9 +183,9 @@ def run(options: argparse.Namespace) -> int:
                     "output": str(output),
                     "objective": objective.describe(),
                     "profile": profile_values(fitted.profile),
-                    "fit": fitted.fit.to_dict(),
                     "report": fitted.report.to_dict(),
                     "before": fitted.before.to_dict(),
+                    "change": triple(fitted.change),
                     "shortlists": shortlist_values(fitted.shortlists),
                     "notes": list(fitted.notes),
                 }
@@ -179,65 +194,6 @@ def run(options: argparse.Namespace) -> int:
     else:
         show("\n".join(render_calibration(fitted, objective.describe(), output)))
     return DONE
-
-
-def _fitted(
-    runs: Sequence[Run],
-    objective: Objective,
-    before: Profile | None,
-    options: argparse.Namespace,
-    subjects: Sequence[Subject],
-) -> Calibration:
-    """Fit everything, or with everyday prompts and few labels only the threshold."""
-    from crossgate._calibration.calibrating import TooFewLabelsError
-    from crossgate._evaluation.label_files import BACKGROUND
-    from crossgate.calibration import calibrate, set_threshold
-
-    file = Path(options.output).name
-    given: dict[str, Any] = {
-        "before": before,
-        "name": options.name or file.removesuffix(".json").removesuffix(".profile"),
-        "any_corpus": options.any_corpus,
-        "seed": options.seed,
-        "command": shlex.join(["crossgate", *options.arguments]),
-    }
-    # A stored run may hold everyday prompts, too.
-    everyday = any(query.kind == BACKGROUND for run in runs for query in run.queries)
-    measured = bool(subjects) and all(map(takes_background, subjects))
-    try:
-        return calibrate(runs, objective, **given)
-    except TooFewLabelsError as error:
-        level = objective.max_false_positive_rate
-        if not everyday or level is None:
-            advice = _with_so_few(options, everyday=everyday, measured=measured)
-            raise CalibrationError(error.code, f"{error}. {advice}") from error
-        count = sum(bool(query.relevant) for run in runs for query in run.queries)
-        reason = (
-            f"{counted(count, 'query')} with a match, too few to fit weights and gate: they only "
-            "show what the threshold costs; about 60 are enough to fit everything"
-        )
-        return set_threshold(runs, level, **given, reason=reason if count else "")
-    except CalibrationError as error:
-        if error.code != "too_few_negatives" or everyday or not measured:
-            raise
-        message = f"{error}. --background adds everyday prompts that nothing should fit"
-        raise CalibrationError(error.code, message) from error
-
-
-def _with_so_few(options: argparse.Namespace, *, everyday: bool, measured: bool) -> str:
-    if options.from_log is not None:
-        return (
-            "Log more, and record the documents used: with about 60 prompts with a match, "
-            "everything can be fitted"
-        )
-    if everyday:
-        return "With so few, --max-false-positive-rate RATE sets only the threshold"
-    if measured:
-        return "With so few, --background sets only the threshold"
-    return (
-        "With so few, only the threshold can be set, from a run that `eval --background --runs "
-        "FOLDER` stored"
-    )
 
 
 def render_calibration(fitted: Calibration, objective: str, output: Path) -> Iterator[str]:
@@ -259,8 +215,8 @@ def render_calibration(fitted: Calibration, objective: str, output: Path) -> Ite
     report = fitted.report
     yield ""
     yield (
-        f"on the held-out half: {counted(report.matched, 'query')} with a match, "
-        f"{report.no_match} without"
+        f"each query decided by what was fitted on the others: {counted(report.matched, 'query')} "
+        f"with a match, {report.no_match} without"
     )
     yield from table_lines(_figures(report, fitted.before))
     for what, interval in (
@@ -272,7 +228,7 @@ def render_calibration(fitted: Calibration, objective: str, output: Path) -> Ite
             yield f"{what}: {share(interval)}"
     if fitted.shortlists:
         yield ""
-        yield "each half of all queries is decided by what was fitted on the other half:"
+        yield "shortlists, with promises that were fitted on other queries:"
         yield from table_lines(_shortlists(fitted.shortlists))
 
 
@@ -302,7 +258,7 @@ def _settings(profile: Profile) -> Iterator[str]:
 
 
 def _figures(report: Figures, before: Figures) -> Table:
-    """Return the figures on the held-out half in each mode, and those of the previous profile."""
+    """Return the figures on held-out queries in each mode, and those of the previous profile."""
     from crossgate._evaluation.sections import Row, Table, share
 
     columns = [("never", report), ("gated", report), ("always", report), ("gated", before)]
@@ -334,15 +290,20 @@ def _changes(fitted: Calibration) -> Iterator[str]:
 
     A change is named only if the intervals before and after do not overlap.
     """
-    report, before = fitted.report, fitted.before
+    report, before, change = fitted.report, fitted.before, fitted.change
     count = counted(report.matched + report.no_match, "held-out query")
     yield f"What changes with this profile, measured on {count}:"
+    if change is not None:
+        yield (
+            f"- queries decided rightly: {100 * change.value:+.1f} points "
+            f"[{100 * change.low:+.1f}, {100 * change.high:+.1f}]"
+        )
     for name, what in _FACTS.items():
         new, old = report.modes["gated"].get(name), before.modes["gated"].get(name)
         if new is None:
             continue
         now = f"{new.value:.0%} of {counted(new.count, 'query')}"
-        if old is None or before is report:
+        if old is None:
             yield f"- {what}: {now}"
         else:
             apart = new.low > old.high or new.high < old.low

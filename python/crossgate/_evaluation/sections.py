@@ -214,8 +214,8 @@ def advice(report: Report) -> Iterator[str]:
     elif held_back:
         yield (
             f"threshold: {counted(held_back, 'query')} with a match got no pick. `crossgate "
-            "calibrate DOCUMENTS LABELS -o PROFILE --keep-recall 0.95` fits a threshold that keeps "
-            "more of them"
+            "calibrate DOCUMENTS LABELS -o PROFILE` moves the probabilities as far as these labels "
+            "support"
         )
     confused = Counter(
         (query.picked[0], query.fits[0]) for query in report.answers if query.outcome == "wrong"

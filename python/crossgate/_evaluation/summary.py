@@ -455,8 +455,8 @@ def _fitted_on(run: Run, profile: Profile) -> list[str]:
     if (run.header.corpus, run.header.labels) not in fitted:
         return []
     return [
-        "the profile was fitted on half of these queries, so these figures flatter it; calibrate "
-        "printed those of the held-out half"
+        "the profile was fitted on these queries, so these figures flatter it; calibrate printed "
+        "those of held-out ones"
     ]
 
 
