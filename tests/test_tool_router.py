@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from conftest import LIBRARY, refused
-from crossgate import InputError, Profile, ToolRouter
+from crossgate import Context, InputError, Profile, ToolRouter
 from crossgate._core import AnyFits
 from crossgate._decision.tool_router import clauses
 from local_server import JsonHandler, LocalServer
@@ -79,6 +79,20 @@ def test_shortlist_contains_tools_below_the_threshold() -> None:
     assert any_fits is not None
     assert router.select(prompt, min_any_fits=any_fits) != []
     assert router.select(prompt, min_any_fits=any_fits + 1e-9) == []
+
+
+def test_router_learns_explains_and_answers_without_blocking() -> None:
+    router = ToolRouter(openai_tools(), **STAGE1)
+    prompt, name = "frobnicate the weekly widgets", next(iter(LIBRARY))
+    assert router.teach(prompt, name)
+    assert not router.teach(prompt, name)
+    context = Context(history=["squash my commits"])
+    found = router.select(prompt, limit=2, context=context)
+    assert found[0]["function"]["name"] == name
+    assert asyncio.run(router.aselect(prompt, limit=2, context=context)) == found
+    assert router.explain(prompt, name).step == "selected"
+    refused("unknown_document", router.teach, prompt, "no such tool")
+    refused("unknown_document", router.explain, prompt, "no such tool")
 
 
 def test_an_unfitted_any_fits_counts_as_certain() -> None:

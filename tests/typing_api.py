@@ -11,6 +11,7 @@ import numpy as np
 
 from crossgate import (
     Candidate,
+    Context,
     CrossEncoder,
     Degradation,
     Document,
@@ -25,6 +26,7 @@ from crossgate import (
     ResultWarning,
     Router,
     RouteResult,
+    ToolRouter,
     Verdict,
     rerank,
 )
@@ -170,3 +172,13 @@ def arrays(router: Router) -> None:
     # Text is not a vector, and must be refused.
     router.route("red", vector="red")  # type: ignore[arg-type]
     router.route("red", vector=["red"])  # type: ignore[list-item]
+
+
+async def check_tools(tools: list[dict[str, object]], prompt: str) -> None:
+    """Tools keep their type, and earlier requests may be a plain list."""
+    router = ToolRouter(tools, reranker=None)
+    context = Context(history=[prompt], technologies=["react"])
+    assert_type(router.select(prompt, limit=3, context=context), list[dict[str, object]])
+    assert_type(await router.aselect(prompt, coverage=0.9), list[dict[str, object]])
+    assert_type(router.explain(prompt, "a", context=context).step, str)
+    assert_type(router.teach(prompt, None), bool)

@@ -37,7 +37,8 @@ class Context:
             description names one of them is preferred to one that names only others. In a session,
             a document whose title names only others counts for less, unless the query names one,
             too. Names that crossgate does not know have no effect.
-        history: Earlier requests of the user in the conversation, oldest first. They count for a
+        history: Earlier requests of the user in the conversation, oldest first, such as a list of
+            texts; it is kept as a tuple. They count for a
             prompt in English that does not stand alone, such as "now in German", the newest
             most. Thanks, greetings and remarks such as "it works now" do not count, and no earlier
             request counts for them.
@@ -47,8 +48,8 @@ class Context:
             that is not a collection of texts; `invalid_text` for a text that is not Unicode.
     """
 
-    technologies: tuple[str, ...] = ()
-    history: tuple[str, ...] = ()
+    technologies: Sequence[str] = ()
+    history: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         technologies = _texts("technologies", self.technologies, MOST_TECHNOLOGIES)
@@ -73,7 +74,7 @@ class Context:
         """
         from crossgate._sources.projects import technologies_of
 
-        return cls(technologies=technologies_of(path), history=tuple(history))
+        return cls(technologies=technologies_of(path), history=history)
 
 
 def check_context(context: object) -> None:
@@ -87,7 +88,7 @@ def check_context(context: object) -> None:
 
 def _texts(name: str, given: object, most: int) -> tuple[str, ...]:
     if isinstance(given, str) or not isinstance(given, Iterable):
-        raise InputError("out_of_range", f"{name} is {safe_repr(given)}: pass a tuple of texts")
+        raise InputError("out_of_range", f"{name} is {safe_repr(given)}: pass a list of texts")
     texts = tuple(given)
     if len(texts) > most:
         raise InputError(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterable
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Generic, TypedDict, TypeVar
 
 from crossgate._decision.context import Context
 from crossgate._decision.orderings import nearest
@@ -18,8 +19,27 @@ from crossgate._values.inputs import read_prompt
 from crossgate._values.results import Hit
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
+    from crossgate._core import Policy, Profile
+    from crossgate._decision.explain import Explanation
+    from crossgate._reranking.chain import Choice
     from crossgate._retrieval.embedding import Embedder
+    from crossgate._telemetry.events import TelemetryHook
     from crossgate._values.inputs import Material
+    from crossgate._values.options import RouteKeywords
+
+Tool = TypeVar("Tool")
+
+
+class ToolKeywords(TypedDict, total=False):
+    """The keyword arguments of `ToolRouter.select`, which describes them."""
+
+    limit: int | None
+    coverage: float | None
+    min_any_fits: float | None
+    material: Material | None
+    context: Context | None
 
 
 _BREAK = re.compile(
@@ -47,7 +67,7 @@ _MOST_TOOLS = 20
 """The default maximum number of tools with a coverage."""
 
 
-class ToolRouter:
+class ToolRouter(Generic[Tool]):
     """Returns the tools of an agent that come closest to a prompt; threads may share it.
 
     The tools are embedded when the router is made: make it once, where the list of tools is made.
@@ -57,7 +77,10 @@ class ToolRouter:
             an MCP server lists them, or objects with `name`, `description` and such a schema, like
             PydanticAI's `ToolDefinition`.
         embedder: As in `Index.build`; None to search by words alone.
-        options: Further arguments of `Router`: reranker, profile, policy, telemetry.
+        reranker: As in `Router`.
+        profile: As in `Router`.
+        policy: As in `Router`.
+        telemetry: As in `Router`.
 
     Attributes:
         router: Decides over the tools' documents.
@@ -69,19 +92,28 @@ class ToolRouter:
 
     def __init__(
         self,
-        tools: Iterable[Any],
+        tools: Iterable[Tool],
         *,
         embedder: Embedder | str | PathLike[str] | None = "default",
-        **options: Any,
+        reranker: Choice = "default",
+        profile: Profile | str | PathLike[str] | None = None,
+        policy: Policy | str | PathLike[str] | None = None,
+        telemetry: TelemetryHook | None = None,
     ) -> None:
         defined = own_tools(tools)
         documents = [document for document, _ in defined]
-        self.router = Router(Index.build(documents, embedder=embedder), **options)
+        self.router = Router(
+            Index.build(documents, embedder=embedder),
+            reranker=reranker,
+            profile=profile,
+            policy=policy,
+            telemetry=telemetry,
+        )
         # A model can decline every tool on a list, so the list is empty only if the caller asks.
-        profile = self.router.profile
-        self.router.profile = profile.replace(shortlist=profile.shortlist.replace(least=None))
+        used = self.router.profile
+        self.router.profile = used.replace(shortlist=used.shortlist.replace(least=None))
         self._stage1 = Router(self.router.index, reranker=None, profile=self.router.profile)
-        self._tools = {document.id: tool for document, tool in defined}
+        self._tools: dict[str, Tool] = {document.id: tool for document, tool in defined}
 
     def select(
         self,
@@ -92,7 +124,7 @@ class ToolRouter:
         min_any_fits: float | None = None,
         material: Material | None = None,
         context: Context | None = None,
-    ) -> list[Any]:
+    ) -> list[Tool]:
         """Return the tools that come closest to a prompt, best first: the same objects.
 
         The model picks from this list: unlike with `Router.route`, a tool can be on it even if it
@@ -147,6 +179,44 @@ class ToolRouter:
             hits = (*hits[:kept], *nearest_to_each, *hits[kept:])
         ids = dict.fromkeys(hit.id for hit in hits)
         return [self._tools[id] for id in ids][:limit]
+
+    async def aselect(self, prompt: str, **options: Unpack[ToolKeywords]) -> list[Tool]:
+        """Like `select`, with the same arguments, on a thread, without blocking the event loop."""
+        return await asyncio.to_thread(self.select, prompt, **options)
+
+    def explain(self, prompt: str, name: str, **options: Unpack[RouteKeywords]) -> Explanation:
+        """Explain at which step of the decision one tool was lost, or that it is selected.
+
+        The decision is that of `Router.route`, whose thresholds do not keep a tool from the list of
+        `select`.
+
+        Args:
+            prompt: The prompt.
+            name: The tool's name.
+            options: As in `Router.route`.
+
+        Raises:
+            InputError: As `Router.explain`.
+        """
+        return self.router.explain(prompt, name, **options)
+
+    def teach(self, prompt: str, name: str | None, *, fits: bool = True) -> bool:
+        """Add a prompt as an example of a tool, which counts from the next prompt on.
+
+        It lasts as long as this router: teach a new one again.
+
+        Args:
+            prompt: The prompt.
+            name: The tool's name; None if no tool fits the prompt.
+            fits: Whether the tool fits; False if it does not.
+
+        Returns:
+            Whether anything changed, as in `Index.teach`.
+
+        Raises:
+            InputError: As `Index.teach`.
+        """
+        return self.router.index.teach(prompt, name, fits=fits)
 
     def _nearest_to_clauses(self, request: str) -> list[Hit]:
         """Return the first candidate of stage 1 for each clause of a request with several."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from crossgate._retrieval.passages import BODY_CHARS
 from crossgate._sources.common import Unusable, is_unicode
@@ -18,6 +18,8 @@ _PARAMETERS = 500
 """How many parameters of a path, and of an operation, are read."""
 _OPERATIONS = 50_000
 """How many operations of a document are read."""
+
+Tool = TypeVar("Tool")
 
 
 class Operation(NamedTuple):
@@ -170,7 +172,7 @@ def tools_of(value: object) -> list[object]:
     return [tool for entry in value for tool in _declared(entry) or [entry]]
 
 
-def _declared(value: object) -> list[object]:
+def _declared(value: object) -> list[Any]:
     """Return the functions that a tool of Gemini declares; none for any other tool."""
     if not isinstance(value, dict):
         return []
@@ -236,13 +238,13 @@ def _body(title: str, lines: Iterator[str]) -> str:
     return "\n".join(parts)[:BODY_CHARS]
 
 
-def own_tools(tools: Iterable[Any]) -> list[tuple[Document, Any]]:
+def own_tools(tools: Iterable[Tool]) -> list[tuple[Document, Tool]]:
     """Return the tools of a program, each with its document; they may be objects of a library.
 
     Raises:
         InputError: `malformed_tool`, `duplicate_id` or `no_documents`.
     """
-    by_id: dict[str, tuple[Document, Any]] = {}
+    by_id: dict[str, tuple[Document, Tool]] = {}
     listed = (
         (position, tool)
         for position, tool_or_list in enumerate(tools)

@@ -23,7 +23,7 @@ class ToolSearcher:
         self._options = options
         self._lock = threading.Lock()
         self._documents: list[Document] = []
-        self._router: ToolRouter | None = None
+        self._router: ToolRouter[Any] | None = None
         self._names: dict[int, str] = {}
 
     def find(self, queries: Sequence[str], tools: Sequence[Any], limit: int) -> list[str]:
