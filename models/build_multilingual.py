@@ -55,10 +55,7 @@ PROJECTION = Path(__file__).with_name("multilingual.npz")
 
 FITTED = ("conversation", "more", "requests", "skills", "tasks")
 """Files of prompts that the matrix is fitted to, the first MOST of each."""
-MOST = 1_500
-
-COMPARED = 300
-"""Number of English prompts whose difference from those in other languages is left out."""
+MOST = 3_500
 
 RIDGE = 0.3
 
@@ -181,30 +178,21 @@ def weights_of(source: Source, kept: list[int]) -> dict[str, Array]:
     return found
 
 
-def texts_of(name: str, most: int | None = None) -> list[str]:
-    """Returns the first prompts of a file."""
-    lines = (PROMPTS / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()[:most]
-    return [json.loads(line)["text"] for line in lines]
-
-
 def fit(folder: Path) -> Array:
-    """Returns the matrix [width + 1, width] from the model's embeddings to the bundled one's.
-
-    The first principal direction of prompts in English and in other languages is left out, since it
-    is above all their language ("all-but-the-top", arXiv 1702.01417).
-    """
+    """Returns the matrix [width + 1, width] from the model's embeddings to the bundled one's."""
     from crossgate import OnnxEmbedder
 
-    texts = [text for name in FITTED for text in texts_of(name, MOST)]
-    model = OnnxEmbedder(folder)
-    found, wanted = (np.array(each.embed(texts)) for each in (model, OnnxEmbedder()))
-    mixed = np.array(model.embed(texts_of("skills", COMPARED) + texts_of("translated")))
-    centre = mixed.mean(axis=0)
-    language = np.linalg.svd(mixed - centre, full_matrices=False)[2][0]
-    kept = np.eye(WIDTH) - np.outer(language, language)
-    inputs, mean = (found - centre) @ kept, wanted.mean(axis=0)
+    texts = [
+        json.loads(line)["text"]
+        for name in FITTED
+        for line in (PROMPTS / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()[:MOST]
+    ]
+    found, wanted = (
+        np.array(embedder.embed(texts)) for embedder in (OnnxEmbedder(folder), OnnxEmbedder())
+    )
+    centre, mean = found.mean(axis=0), wanted.mean(axis=0)
+    inputs = found - centre
     matrix = np.linalg.solve(inputs.T @ inputs + RIDGE * np.eye(WIDTH), inputs.T @ (wanted - mean))
-    matrix = kept @ matrix
     return np.vstack([matrix, mean - centre @ matrix]).astype(np.float32)
 
 
