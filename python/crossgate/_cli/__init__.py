@@ -33,7 +33,7 @@ COMMANDS = {
     "teach": "add a prompt that should, or should not, select a skill",
     "feedback": "record in a log whether a decision was right, or what was used after it",
     "eval": "measure whether the gate pays for itself on labelled data",
-    "calibrate": "fit the gate and the guardrails on labelled data",
+    "calibrate": "move the profile as far as labelled queries support",
     "hook": "suggest a skill to an agent on each prompt; `hook install` sets it up",
     "skills": "list an agent's skills with their cost, and park rarely used ones",
     "usage": "show how often an agent used the skills that the hook suggested",
