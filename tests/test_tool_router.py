@@ -8,7 +8,7 @@ import json
 import math
 import re
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -247,8 +247,8 @@ RIGHT = "weather_forecast"
 
 
 def example_of(client: str) -> str:
-    """Return the block of the page on agents that uses a client."""
-    page = (ROOT / "docs/agents.md").read_text(encoding="utf-8")
+    """Return the block of the page on tools that uses a client."""
+    page = (ROOT / "docs/tools.md").read_text(encoding="utf-8")
     (block,) = (
         match for match in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if client in match
     )
@@ -310,39 +310,3 @@ def test_anthropic_example_sends_the_nearest_tools(monkeypatch: pytest.MonkeyPat
     assert RIGHT in [tool["name"] for tool in request["tools"]]
     assert len(request["tools"]) == 8
     assert all(tool in tools for tool in request["tools"])
-
-
-def test_pydantic_ai_example_offers_the_nearest_tools(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    pydantic_ai = pytest.importorskip("pydantic_ai", reason="pydantic-ai is not installed")
-
-    def tool(given: dict[str, Any]) -> Any:
-        def act(place: str) -> str:
-            return f"sunny in {place}"
-
-        return pydantic_ai.Tool(act, name=given["name"], description=given["description"])
-
-    call = {"name": RIGHT, "arguments": '{"place": "Oslo"}'}
-    called = {
-        "role": "assistant",
-        "tool_calls": [{"id": "c", "type": "function", "function": call}],
-    }
-    answers = [completion(called), completion({"role": "assistant", "content": "done"})]
-    names: dict[str, Any] = {
-        "model": "openai-chat:m",
-        "tools": [tool(definition) for definition in many_tools()],
-        "prompt": NEED,
-    }
-    with recording(*answers) as (url, requests), closing(asyncio.new_event_loop()) as loop:
-        monkeypatch.setenv("OPENAI_BASE_URL", url)
-        monkeypatch.setenv("OPENAI_API_KEY", "k")
-        # If its thread has no event loop, run_sync makes one and leaves it open.
-        asyncio.set_event_loop(loop)
-        exec(example_of("pydantic_ai"), names)
-        asyncio.set_event_loop(None)
-    assert names["answer"] == "done"
-    for request in requests:  # a request before the tool call, and a request with its result
-        assert RIGHT in [tool["function"]["name"] for tool in request["tools"]]
-        assert len(request["tools"]) == 8
-    assert requests[1]["messages"][-1]["content"] == "sunny in Oslo"
