@@ -11,12 +11,17 @@ use std::borrow::Cow;
 mod forms;
 
 use crate::lists::lists;
-use crate::steps::step;
+use crate::steps::{step, steps};
 use crate::words::{Token, item_mark, sentences, tokens};
 use forms::{Form, GENERAL, Object};
 
 /// A description that has fewer words left is searched whole: there is too little else in it.
 const FEWEST_WORDS: usize = 3;
+
+/// In a sentence, parentheses that are never closed make many clauses that reach to its end: after
+/// this many clauses of so many words, no further one is read.
+const MOST_LOOKS: usize = 16;
+const MANY_WORDS: usize = 50;
 
 /// The purpose of a description.
 ///
@@ -242,12 +247,13 @@ impl<'a> Sentence<'a> {
     fn inner(&self) -> Found {
         let mut found = Found::default();
         let mut at = 1;
+        let mut looks = 0;
         while at < self.tokens.len() {
             if self.is_quoted(at) {
                 at += 1;
                 continue;
             }
-            if let Some(stop) = self.referral_at(at) {
+            if let Some(stop) = self.referral_at(at, &mut looks) {
                 found.cuts.push(self.cut(at, stop));
                 at = stop;
                 continue;
@@ -264,7 +270,9 @@ impl<'a> Sentence<'a> {
     }
 
     /// The end of a clause that begins here and sends the reader to another document.
-    fn referral_at(&self, at: usize) -> Option<usize> {
+    ///
+    /// `looks` counts the attempts that read many words.
+    fn referral_at(&self, at: usize, looks: &mut usize) -> Option<usize> {
         let mark = self.tokens.get(at.checked_sub(1)?)?;
         let is_about = ["for", "if", "when"].iter().any(|word| self.is(at, word));
         // "; satellite images are excluded"
@@ -272,7 +280,12 @@ impl<'a> Sentence<'a> {
         if !is_clause || ![";", "-", "("].iter().any(|token| mark.is(token)) {
             return None;
         }
+        if *looks >= MOST_LOOKS {
+            return None;
+        }
         let stop = self.clause_end(at);
+        steps(stop - at);
+        *looks += usize::from(stop - at > MANY_WORDS);
         let tokens = self.tokens.get(at..stop)?.to_vec();
         let clause = Self { first_link: first_link(&tokens), tokens, ..*self };
         clause.turns_away().then_some(stop)
@@ -695,7 +708,7 @@ mod tests {
 
     #[test]
     fn a_long_sentence_takes_as_long_as_its_length() {
-        for piece in ["y ", "(not ", "- not a "] {
+        for piece in ["y ", "(not ", "- not a ", "(for "] {
             assert_linear(piece, |text| strip_exclusions(text).len());
         }
     }

@@ -1,10 +1,15 @@
 //! Counts the steps of searches in tests, which show that twice the text takes twice the work.
 
 #[cfg(not(test))]
-pub(crate) fn step() {}
+pub(crate) fn steps(_: usize) {}
 
 #[cfg(test)]
-pub(crate) use counting::{assert_linear, step};
+pub(crate) use counting::{assert_linear, steps};
+
+/// Counts a step, such as a word that is looked at.
+pub(crate) fn step() {
+    steps(1);
+}
 
 #[cfg(test)]
 mod counting {
@@ -14,9 +19,9 @@ mod counting {
         static STEPS: Cell<usize> = const { Cell::new(0) };
     }
 
-    /// Counts a step, such as a word that is looked at.
-    pub(crate) fn step() {
-        STEPS.set(STEPS.get() + 1);
+    /// Counts steps, such as the characters that a search reads.
+    pub(crate) fn steps(count: usize) {
+        STEPS.set(STEPS.get() + count);
     }
 
     /// Asserts that reading a piece twice as often takes at most three times the steps.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::facts::{MONTH_NAMES, MONTHS};
 use crate::lists::lists;
+use crate::steps::step;
 use crate::stop_words::is_stop_word;
 
 /// The parts of a version number, such as 3 and 12.
@@ -116,10 +117,14 @@ impl Versions {
 
 /// Whether one of some versions is not among others.
 fn lacks(versions: &BTreeSet<Version>, others: &BTreeSet<Version>) -> bool {
-    let same = |version: &Version, other: &Version| {
-        version.iter().zip(other).all(|(part, other)| part == other)
-    };
-    versions.iter().any(|version| !others.iter().any(|other| same(version, other)))
+    versions.iter().any(|version| {
+        step();
+        let is_shortened =
+            (1..version.len()).any(|end| version.get(..end).is_some_and(|it| others.contains(it)));
+        // In their order, the longer forms of a version follow it.
+        let next = others.range::<Version, _>(version..).next();
+        !is_shortened && !next.is_some_and(|other| other.starts_with(version))
+    })
 }
 
 /// The name that the next number belongs to.
@@ -173,8 +178,11 @@ fn parts(token: &str) -> Vec<Part<'_>> {
             let numbers = part.trim_end_matches('.').split('.').map(|number| number.parse().ok());
             let version: Option<Version> = numbers.collect();
             // A longer number is an identifier, and `#42` the number of an issue.
-            let version = version
-                .filter(|version| !is_numbered && version.iter().all(|number| *number <= LARGEST));
+            let version = version.filter(|version| {
+                !is_numbered
+                    && version.len() <= MOST_PARTS
+                    && version.iter().all(|number| *number <= LARGEST)
+            });
             parts.extend(version.map(|version| Part::Number { version, marked }));
         } else if !first.is_alphabetic() {
             let follows =
@@ -226,11 +234,15 @@ const ABBREVIATED: &[&str] = &["k8s", "i18n", "l10n", "a11y", "o11y", "e2e", "g1
 /// The largest part of a version: ISO 27001 is one, and a longer number is not.
 const LARGEST: u32 = 99_999;
 
+/// Numbers with more parts, such as `1.3.6.1.4.1.343`, are identifiers.
+const MOST_PARTS: usize = 6;
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::steps::assert_linear;
 
     fn contradict(query: &str, document: &str) -> bool {
         Versions::of_query(query).contradict(&Versions::of_document(document))
@@ -289,6 +301,17 @@ mod tests {
         ] {
             assert!(!contradict(query, document), "{query} / {document}");
         }
+    }
+
+    #[test]
+    fn comparing_many_versions_takes_as_long_as_their_number() {
+        let compared = |text: &str| {
+            let numbered = text.split_whitespace().enumerate();
+            let named: Vec<String> = numbered.map(|(at, name)| format!("{name} {at}.1")).collect();
+            let text = named.join(" ");
+            Versions::of_query(&text).contradict(&Versions::of_document(&text))
+        };
+        assert_linear("Python ", compared);
     }
 
     proptest! {

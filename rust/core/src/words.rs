@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use crate::lists::Section;
+use crate::steps::{step, steps};
 
 /// A word or a mark of a text.
 #[derive(Clone, Debug)]
@@ -161,44 +162,105 @@ pub(crate) fn sentences(text: &str) -> Vec<Bounds> {
     let mut found = Vec::new();
     let (mut start, mut is_item) = (0, item_mark(text) > 0);
     let mut next_at = 0;
+    let mut place = Place { word: 0, is_blank: true, is_number: false };
+    // The first letter of the sentence.
+    let mut first = None;
+    let mut gap = Gap::default();
     for (at, letter) in text.char_indices() {
+        step();
+        let before = place;
+        place.pass(at, letter);
         if at < next_at {
             continue;
+        }
+        if !letter.is_whitespace() {
+            first.get_or_insert(at);
         }
         let rest = text.get(at + letter.len_utf8()..).unwrap_or_default();
         let end = match letter {
             '.' | '!' | '?' => {
                 let closed = rest.trim_start_matches(['"', '\'', '”', '’', ')']);
                 let next = closed.trim_start();
-                let abbreviated = letter == '.'
-                    && (is_abbreviation(text.get(..at), next) || is_item_number(text.get(..at)));
-                (next.len() < closed.len() && !abbreviated).then(|| text.len() - next.len())
+                steps(rest.len() - next.len());
+                let abbreviated = |word| is_abbreviation(word, next) || before.is_number;
+                let goes_on = letter == '.' && text.get(before.word..at).is_some_and(abbreviated);
+                (next.len() < closed.len() && !goes_on).then(|| text.len() - next.len())
             }
             '\n' => {
-                let next = rest.trim_start();
-                let gap = rest.get(..rest.len() - next.len()).unwrap_or_default();
-                let is_blank = gap.contains('\n');
-                (is_blank || item_mark(next) > 0).then_some(at + 1)
+                if at >= gap.end {
+                    gap = Gap::behind(text, at);
+                }
+                (gap.last_line > at || gap.is_item).then_some(at + 1)
             }
             // "For maps, see atlas; for charts, see plots."
-            ';' if sends_away(text.get(start..at)) && sends_away(Some(rest)) => Some(at + 1),
+            ';' => {
+                let clause = first.and_then(|first| text.get(first..at)).unwrap_or_default();
+                (sends_away(clause) && sends_away(rest.trim_start())).then_some(at + 1)
+            }
             _ => None,
         };
         if let Some(end) = end {
-            let next = text.get(end..).unwrap_or_default();
             found.push(Bounds { start, end, is_item });
-            let on_a_new_line = text.get(at..end).is_some_and(|gap| gap.contains('\n'));
-            is_item = on_a_new_line && item_mark(next.trim_start()) > 0;
-            (start, next_at) = (end, end);
+            is_item = if letter == '\n' {
+                gap.is_item
+            } else {
+                let next = text.get(end..).unwrap_or_default();
+                text.get(at..end).is_some_and(|gap| gap.contains('\n')) && item_mark(next) > 0
+            };
+            (start, next_at, first) = (end, end, None);
         }
     }
     found.push(Bounds { start, end: text.len(), is_item });
     found
 }
 
-fn sends_away(clause: Option<&str>) -> bool {
-    let first = clause.and_then(|clause| clause.split_whitespace().next());
-    first.is_some_and(|word| word.eq_ignore_ascii_case("for"))
+/// A place in a text.
+#[derive(Clone, Copy)]
+struct Place {
+    /// Where its word begins: behind a blank, a parenthesis or a line break.
+    word: usize,
+    /// Whether its line has only white space so far.
+    is_blank: bool,
+    /// Whether its line has, behind white space, only digits so far.
+    is_number: bool,
+}
+
+impl Place {
+    fn pass(&mut self, at: usize, letter: char) {
+        let digit = letter.is_ascii_digit();
+        self.is_number = digit && (self.is_blank || self.is_number);
+        self.is_blank = letter == '\n' || (self.is_blank && letter.is_whitespace());
+        if matches!(letter, ' ' | '(' | '\n') {
+            self.word = at + 1;
+        }
+    }
+}
+
+/// The white space between two lines.
+#[derive(Default)]
+struct Gap {
+    end: usize,
+    /// Its last line break.
+    last_line: usize,
+    /// Whether an item follows.
+    is_item: bool,
+}
+
+impl Gap {
+    fn behind(text: &str, at: usize) -> Self {
+        let next = text.get(at..).unwrap_or_default().trim_start();
+        let end = text.len() - next.len();
+        steps(end - at);
+        let last = text.get(at..end).and_then(|gap| gap.rfind('\n')).unwrap_or_default();
+        Self { end, last_line: at + last, is_item: item_mark(next) > 0 }
+    }
+}
+
+/// Whether a clause, without white space before it, begins with "for".
+fn sends_away(clause: &str) -> bool {
+    clause.split_at_checked(3).is_some_and(|(word, rest)| {
+        word.eq_ignore_ascii_case("for") && rest.chars().next().is_none_or(char::is_whitespace)
+    })
 }
 
 /// How many bytes the mark of an item takes at the start of a line; 0 where there is none.
@@ -213,16 +275,10 @@ pub(crate) fn item_mark(line: &str) -> usize {
     if spaced { mark } else { 0 }
 }
 
-/// Whether the point behind this text ends the number of an item, the first word of its line.
-fn is_item_number(before: Option<&str>) -> bool {
-    let line = before.and_then(|text| text.rsplit('\n').next()).unwrap_or_default().trim_start();
-    !line.is_empty() && line.chars().all(|letter| letter.is_ascii_digit())
-}
-
-/// Whether the point behind these words belongs to an abbreviation.
-fn is_abbreviation(before: Option<&str>, next: &str) -> bool {
-    let word = before.and_then(|text| text.rsplit([' ', '(', '\n']).next()).unwrap_or_default();
-    matches!(word.to_ascii_lowercase().as_str(), "e.g" | "i.e" | "vs" | "cf" | "approx")
+/// Whether the point behind this word belongs to an abbreviation.
+fn is_abbreviation(word: &str, next: &str) -> bool {
+    const WORDS: [&str; 5] = ["e.g", "i.e", "vs", "cf", "approx"];
+    WORDS.iter().any(|one| word.eq_ignore_ascii_case(one))
         || (word == "etc" && next.starts_with(char::is_lowercase))
 }
 
@@ -289,6 +345,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::steps::assert_linear;
 
     fn read(text: &str) -> Vec<String> {
         tokens(text).into_iter().map(|token| token.text.into_owned()).collect()
@@ -338,6 +395,13 @@ mod tests {
         let marks: Vec<bool> =
             tokens("say \"no\" now").iter().map(|token| token.is_quoted).collect();
         assert_eq!(marks, [false, true, false]);
+    }
+
+    #[test]
+    fn sentences_take_as_long_to_find_as_their_length() {
+        for piece in [".", "a.\t", "e.g. ", "x;", "y; for ", "\n", "\n ", ".\n", "1.", "..\""] {
+            assert_linear(piece, |text| sentences(text).len());
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::Kind;
 use super::lines::{ENOUGH, LONGEST_WORD, is_level, sign};
 use super::shape::{Reader, Words, after_time, without_strings};
+use crate::steps::steps;
 
 /// A quotation of this many bytes or more is material; a shorter quotation is part of the request.
 const LONG_QUOTATION: usize = 160;
@@ -25,14 +26,17 @@ pub(super) fn inline(prompt: &str, part: Range<usize>, pasted: &mut Vec<(Kind, R
 #[derive(Debug, Default)]
 struct Done {
     fences: bool,
-    /// Ends of the lines in which these are not searched for again.
+    /// Ends of the lines or words in which these are not searched for again.
     objects: usize,
     tags: usize,
-    /// The same, and the number of failed attempts in this line.
-    announced: (usize, usize),
     statements: usize,
-    /// Where the next quotation ends.
-    quotation: Option<usize>,
+    addresses: usize,
+    data: usize,
+    /// The same, and the number of attempts in this line that read the rest of it.
+    announced: (usize, usize),
+    times: (usize, usize),
+    /// Where a quotation ends that is too short, and so is each one within it.
+    quotation: usize,
     /// Opening marks of quotations that have no closing mark.
     open: Vec<char>,
 }
@@ -153,14 +157,21 @@ impl<'a> Scan<'a> {
 
     /// The path of an address. Its host and file type stay in the request as evidence.
     fn address(&mut self) -> Option<(Kind, Range<usize>)> {
+        if self.at < self.done.addresses {
+            return None;
+        }
         let host = self.rest().strip_prefix("://")?;
-        let whole = host
+        let word = host
             .split(|c: char| {
                 c.is_whitespace()
                     || matches!(c, '"' | '\'' | '<' | '>' | ')' | ']' | '}' | '`' | '|')
             })
             .next()?;
-        let whole = whole.trim_end_matches(['.', ',', ';', ':', '!', '?', '*', '_', '—', '…', '/']);
+        steps(word.len());
+        let start = self.at + "://".len();
+        // Without a path here, there is none from a later mark of this word on either.
+        self.done.addresses = start + word.len();
+        let whole = word.trim_end_matches(['.', ',', ';', ':', '!', '?', '*', '_', '—', '…', '/']);
         let from = whole.find(['/', '?', '#'])?;
         let path = whole.get(from..)?;
         let file = path.rsplit('/').next().unwrap_or_default();
@@ -172,7 +183,6 @@ impl<'a> Scan<'a> {
                 && !PAGES.contains(kind)
         });
         let end = whole.len() - kind.map_or(0, |(_, kind)| kind.len() + 1);
-        let start = self.at + "://".len();
         if end < from + 2 {
             return None;
         }
@@ -187,11 +197,8 @@ impl<'a> Scan<'a> {
         }
         let line = self.line();
         let rest = line.strip_prefix(": ")?;
-        // Each attempt reads the rest of the line.
-        self.done.announced.1 += 1;
-        if self.done.announced.1 >= MOST_LOOKS {
-            self.done.announced = (self.line, 0);
-        }
+        look(&mut self.done.announced, self.line);
+        steps(line.len());
         let kind = sign(rest).filter(|sign| sign.weight >= ENOUGH)?.kind;
         let says_more = Words::of(&without_strings(rest)).common > 2;
         let is_one =
@@ -206,33 +213,39 @@ impl<'a> Scan<'a> {
             return None;
         }
         let start = self.at + letter.len_utf8();
-        let end = match self.done.quotation.filter(|end| *end > start) {
-            Some(end) => end,
-            None if self.done.open.contains(&letter) => return None,
-            None => {
-                let inner = self.text.get(start..)?;
-                let Some(end) = end_of_quotation(inner, letter) else {
-                    self.done.open.push(letter);
-                    return None;
-                };
-                self.done.quotation = Some(start + end);
-                start + end
-            }
+        if start < self.done.quotation || self.done.open.contains(&letter) {
+            return None;
+        }
+        let inner = self.text.get(start..)?;
+        let Some(end) = end_of_quotation(inner, letter).map(|end| start + end) else {
+            steps(inner.len());
+            self.done.open.push(letter);
+            return None;
         };
+        steps(end - start);
         let words = Words::of(self.text.get(start..end)?).all;
-        (end - start >= LONG_QUOTATION && words >= 20).then_some((Kind::Quotation, self.at..end))
+        let is_long = end - start >= LONG_QUOTATION && words >= 20;
+        self.done.quotation = end;
+        is_long.then_some((Kind::Quotation, self.at..end))
     }
 
     /// A message of a log, a statement or data that begins with this word, up to the end of the line.
     fn word(&mut self, letter: char) -> Option<(Kind, Range<usize>)> {
         let line = self.line();
         if letter.is_ascii_digit() {
+            if self.at < self.done.times.0 {
+                return None;
+            }
             let (rest, seconds) = after_time(line)?;
-            let dated = Reader::new(line).digits(4, 4).is_some();
+            if !seconds || Reader::new(line).digits(4, 4).is_none() {
+                return None;
+            }
+            look(&mut self.done.times, self.line);
+            steps(line.len());
             let first = rest.split_whitespace().next().unwrap_or_default();
             let says = is_level(first) || !Words::of(rest).are_prose();
             let end = self.at + line.trim_end().len();
-            return (seconds && dated && says).then_some((Kind::Log, self.at..end));
+            return says.then_some((Kind::Log, self.at..end));
         }
         if letter.is_ascii_uppercase() && self.at >= self.done.statements && is_statement(line) {
             self.done.statements = self.line;
@@ -242,10 +255,16 @@ impl<'a> Scan<'a> {
                 sign(statement).filter(|sign| sign.kind == Kind::Sql && sign.weight >= ENOUGH);
             return sign.map(|sign| (sign.kind, self.at..self.at + end));
         }
-        if letter.is_ascii_graphic() {
+        if letter.is_ascii_graphic() && self.at >= self.done.data {
             let word = line.split(char::is_whitespace).next()?;
-            let is_data = word.len() >= LONGEST_WORD && word.is_ascii() && !word.contains("://");
-            return is_data.then(|| (Kind::Dump, self.at..self.at + word.len()));
+            steps(word.len());
+            let foreign = word.rfind(|letter: char| !letter.is_ascii()).max(word.rfind("://"));
+            let short = word.len() < LONGEST_WORD;
+            if foreign.is_none() && !short {
+                return Some((Kind::Dump, self.at..self.at + word.len()));
+            }
+            // Each end of the word with the same fault is none, too.
+            self.done.data = self.at + if short { word.len() } else { foreign.unwrap_or(0) + 1 };
         }
         None
     }
@@ -254,8 +273,16 @@ impl<'a> Scan<'a> {
 /// Shorter code is an example that belongs to the request.
 const LONG_CODE: usize = 60;
 
-/// Maximum colons of a line that are examined.
+/// Maximum attempts in a line that read the rest of it.
 const MOST_LOOKS: usize = 4;
+
+/// Counts an attempt; after the last one, there is none up to the end of the line.
+fn look(done: &mut (usize, usize), line: usize) {
+    done.1 += 1;
+    if done.1 >= MOST_LOOKS {
+        *done = (line, 0);
+    }
+}
 
 /// File types that only show that something is on the web.
 const PAGES: [&str; 7] = ["html", "htm", "php", "asp", "aspx", "jsp", "cgi"];

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::steps::assert_linear;
 
 fn kinds(prompt: &str) -> Vec<Kind> {
     split(prompt).material.iter().map(|material| material.kind).collect()
@@ -430,6 +431,14 @@ fn a_long_paste_takes_as_long_as_its_length() {
             let found = split(&prompt);
             check(&prompt, &found);
         }
+    }
+}
+
+#[test]
+fn a_repeated_search_within_a_line_takes_as_long_as_the_line() {
+    let pieces = ["://", "a:é", "“1 ", "2024-01-02 10:11:12 ", ": x(", "translate this "];
+    for (piece, before) in pieces.into_iter().flat_map(|piece| [(piece, ""), (piece, "a\n\n")]) {
+        assert_linear(piece, |text| split(&format!("{before}{text}”")));
     }
 }
 

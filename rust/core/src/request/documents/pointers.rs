@@ -1,6 +1,7 @@
 //! Words of a request that point to a text above or below it.
 
 use crate::lists::lists;
+use crate::steps::steps;
 use crate::stop_words::is_stop_word;
 
 /// How clearly a request points to a text.
@@ -93,6 +94,7 @@ fn pointed<'a>(
 fn strength(words: &[String], at: usize, noun: &[&str], direction: Direction) -> Option<Pointer> {
     let is = |list: &[&str]| noun.iter().any(|word| list.contains(word));
     let sentence = words.get(..at).unwrap_or_default();
+    steps(sentence.len());
     let start = sentence.iter().rposition(|word| is_end(word)).map_or(0, |end| end + 1);
     let sentence = sentence.get(start..).unwrap_or_default();
     // "From the above" points as "from this" does.

@@ -32,8 +32,8 @@ pub(super) fn prose(lines: &[Line<'_>], forms: &[Form]) -> Option<Range<usize>> 
         return Some(end..lines.len()).filter(|text| is_pasted(lines, text));
     }
     let closing = said(lines, &(start..last + 1));
-    let asks = is_request(&closing, Direction::Up) || has_request(&closing);
-    let text = (closing.len() <= LONGEST_REQUEST && asks).then_some(0..start)?;
+    let asks = || is_request(&closing, Direction::Up) || has_request(&closing);
+    let text = (closing.len() <= LONGEST_REQUEST && asks()).then_some(0..start)?;
     Some(text).filter(|text| is_pasted(lines, text))
 }
 
