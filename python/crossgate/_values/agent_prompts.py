@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_left
 from typing import NamedTuple
 
 # Tags of messages that no person wrote; what follows such a block explains it.
@@ -42,6 +43,7 @@ _PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _NAME = r"[A-Za-z][\w-]{0,63}(?:\[[\w.-]{1,64}\])?"
 _TAG = rf"<({_NAME})(?:\s[^<>]*)?>"
 _ANY_OPENING = re.compile(_TAG, re.ASCII)
+_ANY_CLOSING = re.compile(rf"</({_NAME})>", re.ASCII)
 # Kiro puts a heading before its rules, and plug-ins a line of dashes after theirs.
 _OPENING = re.compile(rf"(?:[\s\ufeff]|^## Included Rules\b.*$)*{_TAG}", re.ASCII | re.MULTILINE)
 _DASHES = re.compile(r"\A-{3,}\s+")
@@ -195,16 +197,20 @@ def _said_in(text: str, tags: re.Pattern[str]) -> str:
 
 def _without_added(text: str) -> str:
     """Return a text without the blocks in tags that only agents and editors write."""
+    closings: dict[str, list[int]] = {}
+    for closing in _ANY_CLOSING.finditer(text):
+        closings.setdefault(closing[1], []).append(closing.start())
     parts: list[str] = []
     start = 0
     for opening in _ANY_OPENING.finditer(text):
         name = opening[1]
         if opening.start() < start or not _ADDED.fullmatch(name.lower()):
             continue
-        close = text.find(f"</{name}>", opening.end())
-        if close >= 0:
+        places = closings.get(name, [])
+        after = bisect_left(places, opening.end())
+        if after < len(places):
             parts.append(text[start : opening.start()])
-            start = close + len(name) + 3
+            start = places[after] + len(name) + 3
     return "".join((*parts, text[start:]))
 
 
