@@ -147,6 +147,7 @@ def test_bundled_model(registry: Path) -> None:
         max_length=256,
         dimension=8,
         identity=f"tiny-embedder@sha256:{digest[:16]}",
+        weights=registry / "tiny-embedder" / "model.onnx",
         bundled=True,
     )
 

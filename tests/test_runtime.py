@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -34,7 +35,7 @@ from crossgate._reranking import cross_encoder, shared_state
 from crossgate._runtime import model_files as registry
 from crossgate._runtime import onnx as runtime
 from crossgate._runtime import threads
-from crossgate._runtime.model_files import LocalModel, locate
+from crossgate._runtime.model_files import ROUTING_RERANKER, LocalModel, locate, spec
 from crossgate._runtime.onnx import check_external_data
 from crossgate.rerankers import Deadline, Scores, passages_of
 
@@ -276,6 +277,42 @@ def test_broken_graph_is_refused_before_onnxruntime_reads_it(
     (tmp_path / "model.onnx").write_bytes(content)
     with pytest.raises(ModelError, match="is not an ONNX graph"):
         check_external_data("broken", tmp_path / "model.onnx")
+
+
+def test_weights_that_are_changed_in_place_end_no_process(tmp_path: Path) -> None:
+    """A signal ends a process that reads a mapped file behind its new end."""
+    bundled = spec(ROUTING_RERANKER)
+    folder = tmp_path / "own"
+    folder.mkdir()
+    graph = graphs.load(registry.folder(bundled.name) / "graph.onnx", load_external_data=False)
+    for tensor in graph.graph.initializer:
+        for entry in tensor.external_data:
+            if entry.key == "location":
+                entry.value = "model.onnx_data"
+    (folder / "model.onnx").write_bytes(graph.SerializeToString())
+    shutil.copy(registry.folder(bundled.name) / "tokenizer.json", folder)
+    shutil.copy(registry.folder(bundled.name) / "model.onnx", folder / "model.onnx_data")
+    shutil.copytree(registry.BUNDLED, tmp_path / "bundled")
+    script = """
+        import os, sys
+        from pathlib import Path
+        from crossgate import CrossEncoder, rerank
+        from crossgate._runtime import model_files
+        folder = Path(sys.argv[1])
+        model_files.BUNDLED = folder / "bundled"
+        for model in (str(folder / "own"), model_files.ROUTING_RERANKER):
+            encoder = CrossEncoder(model)
+            before = rerank("red fox", ["a fox", "a hen"], reranker=encoder)
+            for part in ("own/model.onnx_data", f"bundled/{model}/model.onnx"):
+                if (folder / part).exists():
+                    os.truncate(folder / part, 100)
+            after = rerank("red fox", ["a fox", "a hen"], reranker=encoder)
+            print([hit.rerank_score for hit in before.hits] == [h.rerank_score for h in after.hits])
+            print([note.code for note in after.degraded])
+    """
+    same, _, kept, degraded = python(script, tmp_path).splitlines()
+    assert (same, kept) == ("True", "False")
+    assert "reranker_unavailable" in degraded
 
 
 def test_a_panic_of_a_tokenizer_degrades_the_result(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from crossgate._runtime.model_files import (
     EMBEDDER,
     MULTILINGUAL,
     LocalModel,
+    MappedFile,
     is_multilingual,
     locate,
 )
@@ -174,8 +175,14 @@ class OnnxEmbedder:
             if self._run is None:
                 local = self._local
                 if self._bundled:
+                    mapped = MappedFile(local.model)
                     core = _core.Embedder(local.model, local.tokenizer, local.max_length)
-                    self._run = _by_language(core.embed) if is_multilingual() else core.embed
+
+                    def embed(text: str) -> Sequence[float]:
+                        mapped.check()
+                        return core.embed(text)
+
+                    self._run = _by_language(embed) if is_multilingual() else embed
                 else:
                     self._run = _by_onnxruntime(local)
             return self._run

@@ -221,6 +221,7 @@ class LocalModel:
             profiles store it, to detect another model.
         template: The text around a pair, or None for a model that reads two segments.
         need: The head that predicts whether a query needs any document, or None.
+        weights: The file of weights of a model of the manifest; None for a folder.
         bundled: Whether the package contains it. Bundled models quantise activations token by
             token, so that inputs of equal length can run together without a change of their
             results.
@@ -236,6 +237,7 @@ class LocalModel:
     query_length: int | None = None
     template: Template | None = None
     need: Path | None = None
+    weights: Path | None = None
     bundled: bool = False
 
 
@@ -259,6 +261,41 @@ class FileCheck:
     def ok(self) -> bool:
         """Whether the file is present, complete and unaltered."""
         return not self.code
+
+
+class MappedFile:
+    """A file that is mapped into memory, and must not be changed in place.
+
+    A new file of its name, as installers write one, does not change the mapped one.
+
+    Args:
+        path: The file.
+
+    Raises:
+        OSError: If it cannot be opened.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor = os.open(path, os.O_RDONLY)
+        self._before = self._stamp()
+
+    def check(self) -> None:
+        """Raise `ModelError` with the code `model_altered` if the file was changed."""
+        if self._stamp() != self._before:
+            raise ModelError(
+                "model_altered",
+                f"{self._path} was changed while it was in use: "
+                "pip install --force-reinstall crossgate, and start the process again",
+            )
+
+    def _stamp(self) -> tuple[int, int]:
+        status = os.fstat(self._descriptor)
+        return status.st_size, status.st_mtime_ns
+
+    def __del__(self) -> None:
+        if hasattr(self, "_descriptor"):
+            os.close(self._descriptor)
 
 
 def available() -> tuple[ModelSpec, ...]:
@@ -434,6 +471,7 @@ def verified(model: ModelSpec) -> LocalModel:
         identity=identity_of(model.name, model.weights.sha256),
         template=model.template,
         need=root / files["need"].path if "need" in files else None,
+        weights=root / model.weights.path,
         bundled=model.source == "bundled",
     )
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crossgate._runtime import onnx_library
+from crossgate._runtime.model_files import MappedFile
 from crossgate._runtime.onnx_library import OnnxError, RunOptions, Tensor
 from crossgate._runtime.threads import run_on_thread
 from crossgate._runtime.tokenizer import Input, Tokenizer
@@ -44,8 +45,8 @@ _VARINT, _FIXED_64, _BYTES, _FIXED_32 = 0, 1, 2, 5
 _LONGEST_VARINT = 10
 
 
-def check_external_data(name: str, graph: Path) -> None:
-    """Check that a graph's weights are in files of its own folder.
+def check_external_data(name: str, graph: Path) -> list[str]:
+    """Check that a graph's weights are in files of its own folder, and return their names.
 
     Args:
         name: Name of the model, for errors.
@@ -64,13 +65,15 @@ def check_external_data(name: str, graph: Path) -> None:
         raise ModelError(
             "model_unsupported", f"model {name!r} cannot be loaded: {graph} is not an ONNX graph"
         ) from error
-    for location in sorted(locations):
+    names = sorted(locations)
+    for location in names:
         if not _is_beside(location, graph):
             raise ModelError(
                 "model_unsupported",
                 f"the graph of model {name!r} has weights in {location!r}: they must be in a file "
                 f"of the folder {graph.parent}, without a link to another folder",
             )
+    return names
 
 
 def _is_beside(location: str, graph: Path) -> bool:
@@ -172,9 +175,11 @@ class OnnxModel:
         try:
             # Both release the interpreter's lock while they load.
             tokenizer = run_on_thread(lambda: Tokenizer(local), "load")
-            if not local.bundled:  # the files of a bundled model have the hashes of the package
-                check_external_data(local.name, local.model)
-            self._session = onnx_library.Session(local.model)
+            # The weights of a bundled model have the hash of the package, and are mapped: reading
+            # their 35 MB takes 40 ms of processor time, and 23 MB more of memory.
+            self._mapped = MappedFile(local.weights) if local.bundled and local.weights else None
+            weights = () if self._mapped else check_external_data(local.name, local.model)
+            self._session = onnx_library.Session(local.model, weights)
             self.tokenizer = tokenizer.result()
         except ImportError as error:
             raise _dependency_missing(local.name, error) from error
@@ -196,8 +201,11 @@ class OnnxModel:
         """Run the model on inputs of equal length and return the first output, of shape (N, ...).
 
         Raises:
-            ModelError: `model_failed` if the runtime rejects the input, or exceeds the time limit.
+            ModelError: `model_failed` if the runtime rejects the input, or exceeds the time limit;
+                `model_altered` if a mapped file was changed.
         """
+        if self._mapped:
+            self._mapped.check()
         tokens = sum(len(read.ids) for read in inputs)
         columns: dict[str, Sequence[Sequence[int]]] = {
             "input_ids": [read.ids for read in inputs],

@@ -77,6 +77,10 @@ _FUNCTIONS: dict[str, tuple[int, tuple[Any, ...]]] = {
     "CreateCpuMemoryInfo": (69, (c_int, c_int, _OUT)),
     "AllocatorFree": (76, (c_void_p, c_void_p)),
     "GetAllocatorWithDefaultOptions": (78, (_OUT,)),
+    "AddExternalInitializersFromFilesInMemory": (
+        279,
+        (c_void_p, POINTER(_PATH), POINTER(c_char_p), POINTER(c_size_t), c_size_t),
+    ),
 }
 # The same for functions that return nothing.
 _RELEASES = {
@@ -181,6 +185,8 @@ class Session:
 
     Args:
         path: The graph's file.
+        weights: Names of the files of weights beside it that are read; others are mapped, and a
+            process that reads a mapped file after it was truncated is killed by a signal.
 
     Attributes:
         inputs: Names of its inputs.
@@ -188,9 +194,10 @@ class Session:
     Raises:
         ImportError: The library is missing or cannot be loaded.
         OnnxError: onnxruntime cannot read the graph.
+        OSError: A file of weights cannot be read.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, weights: Sequence[str] = ()) -> None:
         self._library = library = load()
         options = library.create("CreateSessionOptions")
         try:
@@ -200,8 +207,20 @@ class Session:
             library.call("DisableCpuMemArena", options)
             library.call("DisableMemPattern", options)
             library.call("SetSessionLogSeverityLevel", options, _FATAL)
-            name: str | bytes = str(path) if sys.platform == "win32" else os.fsencode(path)
-            self._session = library.create("CreateSession", library.environment, name, options)
+            if weights:
+                count = len(weights)
+                contents = [path.with_name(name).read_bytes() for name in weights]
+                library.call(
+                    "AddExternalInitializersFromFilesInMemory",
+                    options,
+                    (_PATH * count)(*map(_as_path, weights)),
+                    (c_char_p * count)(*contents),
+                    (c_size_t * count)(*map(len, contents)),
+                    count,
+                )
+            self._session = library.create(
+                "CreateSession", library.environment, _as_path(path), options
+            )
         finally:
             library.release("ReleaseSessionOptions", options)
         self.inputs = self._names("Input")
@@ -318,6 +337,10 @@ def _path() -> Path:
             if found := sorted(folder.glob(name)):
                 return found[-1]
     raise ImportError(f"there is no library of onnxruntime in {folders[0]}")
+
+
+def _as_path(path: str | Path) -> Any:
+    return str(path) if sys.platform == "win32" else os.fsencode(path)
 
 
 def _pointer_at(address: int) -> int:
