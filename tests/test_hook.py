@@ -9,12 +9,14 @@ import shutil
 import signal
 import subprocess
 import sys
+import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -945,6 +947,29 @@ def test_too_few_descriptors_exit_with_0(home: Home, fewest_descriptors: int, mo
     run = home.hook(preexec_fn=limited(fewest_descriptors + more))
     assert is_valid(run.code, run.out), run.err
     assert "Traceback" not in run.err
+
+
+@on_linux
+def test_too_little_memory_exits_with_0(home: Home) -> None:
+    """A library that gets no memory aborts its process, which no handler in Python prevents."""
+    ended = set()
+    for megabytes in range(100, 301, 5):
+        limit = megabytes * 1024 * 1024
+        limits = partial(resource.setrlimit, resource.RLIMIT_AS, (limit, limit))
+        run = home.hook(preexec_fn=limits)
+        assert is_valid(run.code, run.out), (megabytes, run.err)
+        ended.add(bool(run.out))
+    assert True in ended
+    script = """
+        import os, resource
+        from crossgate._agents.hook import main
+        resource.setrlimit(resource.RLIMIT_AS, (1 << 40, 1 << 40))
+        main._run = lambda *_: os.abort()
+        main.main("claude", [])
+    """
+    run = home.hook(command=[sys.executable, "-c", textwrap.dedent(script)])
+    assert is_valid(run.code, run.out)
+    assert home.log[-1]["reason"] == "no_resources"
 
 
 def test_a_non_blocking_stdin_is_read(home: Home) -> None:

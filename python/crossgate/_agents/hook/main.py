@@ -50,8 +50,13 @@ def main(name: str, arguments: list[str]) -> NoReturn:
     """Answer one prompt of the named agent, and exit with 0."""
     started = time.monotonic()
     try:
-        _guard(name)
-        _run(name, arguments, started)
+        child = _forked() if _is_memory_limited() else 0
+        _guard()
+        if child:
+            _wait(child, name, started)
+        else:
+            _watch(name)
+            _run(name, arguments, started)
     except BaseException as error:  # any exception would change the exit code
         # The system may refuse memory or descriptors to the report, too.
         with suppress(BaseException):
@@ -59,6 +64,33 @@ def main(name: str, arguments: list[str]) -> NoReturn:
             detail = f"{type(error).__name__}: {_first_line(error)}"
             _report(name, started, "failed", reason, detail)
     _leave()
+
+
+def _is_memory_limited() -> bool:
+    """Return whether the system may refuse memory, as after `ulimit -v`."""
+    try:
+        import resource
+    except ImportError:  # on Windows
+        return False
+    limits = (resource.RLIMIT_AS, resource.RLIMIT_DATA)
+    return any(resource.getrlimit(limit)[0] != resource.RLIM_INFINITY for limit in limits)
+
+
+def _forked() -> int:
+    """Fork, and return the child's id; 0 in the child, or if the system refuses a process."""
+    with suppress(OSError):
+        return os.fork()
+    return 0
+
+
+def _wait(child: int, name: str, started: float) -> None:
+    """Wait for the process that answers: libraries abort it where memory is refused."""
+    os.close(_stdout)
+    _, status = os.waitpid(child, 0)
+    if status:
+        end = os.waitstatus_to_exitcode(status)
+        detail = f"the process ended with {end}, probably for want of memory: raise `ulimit -v`"
+        _report(name, started, "failed", "no_resources", detail)
 
 
 def _is_refusal(error: BaseException) -> bool:
@@ -133,8 +165,8 @@ def _known(name: str) -> Agent:
     return AGENTS[name]
 
 
-def _guard(hook: str) -> None:
-    """Keep stdout for the answer, and exit with 0 on signals and when time is up."""
+def _guard() -> None:
+    """Keep stdout for the answer, and exit with 0 on signals."""
     global _stdout
     for stream in range(3):
         try:
@@ -152,6 +184,10 @@ def _guard(hook: str) -> None:
     for name in ("SIGPIPE", "SIGXFSZ"):
         with suppress(AttributeError, OSError, ValueError):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
+
+
+def _watch(hook: str) -> None:
+    """Exit with 0 when time is up."""
     watch = threading.Timer(GIVE_UP_SECONDS, _out_of_time, [hook])
     watch.daemon = True
     try:
@@ -231,6 +267,8 @@ def _log(name: str, started: float, answered: HookAnswer, prompt: HookPrompt) ->
         more["chars"] = len(answered.context)
     if answered.confidence is not None:
         more["confidence"] = round(answered.confidence, 4)
+    if answered.late:
+        more["late"] = list(answered.late)
     if prompt.length > PROMPT_CHARS:
         more["cut"] = prompt.length
     _report(name, started, answered.outcome, answered.reason, answered.detail, more)
