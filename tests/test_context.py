@@ -19,6 +19,7 @@ from conftest import build
 from crossgate import Context, CrossgateError, InputError, ModelError, Router, rerank
 from crossgate._agents.hook.agents import AGENTS, read_hook_prompt
 from crossgate._agents.hook.answer import _context
+from crossgate._reranking.contract import NO_DEADLINE, Deadline
 from crossgate._retrieval.document_index import bundled_embedder
 from crossgate._sources.transcripts import last_requests
 from crossgate._values.agent_prompts import is_command, words_of
@@ -185,7 +186,7 @@ def test_rerank_without_vectors_of_the_conversation_reads_its_words(
 
         calls = 0
 
-        def embed(self, texts: list[str]) -> Any:
+        def embed(self, texts: list[str], progress: Any = None) -> Any:
             self.calls += 1
             if self.calls > 1:
                 raise ModelError("model_unreadable", "the model is gone")
@@ -492,8 +493,11 @@ def test_the_hook_knows_project_and_conversation(tmp_path: Path) -> None:
     work.mkdir()
     (work / "app.csproj").write_text("<Project/>")
     (tmp_path / "transcript.jsonl").write_text(lines(said("translate the menu"), said("and now")))
-    found = _context(read_hook_prompt(AGENTS["claude"], home.call("and now")))
-    assert found == Context(technologies=("dotnet",), history=("translate the menu",))
+    prompt = read_hook_prompt(AGENTS["claude"], home.call("and now"))
+    context = Context(technologies=("dotnet",), history=("translate the menu",))
+    assert _context(prompt, NO_DEADLINE) == (context, [])
+    read, late = _context(prompt, Deadline(0))
+    assert (read, [note.code for note in late]) == (context, ["budget"])
 
 
 @pytest.mark.parametrize("odd", ["", "/dev/zero", "nowhere", "loop"])
@@ -501,7 +505,8 @@ def test_an_unreadable_context_leaves_the_prompt_alone(tmp_path: Path, odd: str)
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     path = odd if odd.startswith("/") or not odd else str(tmp_path / odd)
     call = Home(tmp_path).call("x", cwd=path, transcript_path=path)
-    assert _context(read_hook_prompt(AGENTS["claude"], call)) == Context()
+    prompt = read_hook_prompt(AGENTS["claude"], call)
+    assert _context(prompt, NO_DEADLINE) == (Context(), [])
 
 
 def test_of_folder_names_a_folder_that_cannot_be_listed(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import crossgate._core as _core
 from crossgate._decision.stage1 import Stage1, milliseconds, readable
 from crossgate._reranking.chain import CallOutcome, CanStop, Chain, RerankerCall, Stage2Outcome
-from crossgate._reranking.contract import NO_DEADLINE, Deadline
+from crossgate._reranking.contract import NO_DEADLINE, Deadline, OutOfTime
 from crossgate._retrieval.passages import Window, is_long, windows
 from crossgate._support.checks import is_text, safe_repr
 from crossgate._support.errors import InputError
@@ -247,11 +247,13 @@ def _windows(
     query: str, gated: _core.Gated, stage1: Stage1, deadline: Deadline
 ) -> Mapping[str, Window]:
     """Return the windows of the long documents of the pool, and those that are known."""
-    if deadline.left == 0:  # stage 2 reads nothing
-        return stage1.windows
     pool = (gated.scored[rank].id for rank in gated.pool)
     unknown = [stage1.documents[id] for id in pool if id not in stage1.windows]
-    return {**stage1.windows, **windows(query, unknown)}
+    try:
+        deadline.check()
+        return {**stage1.windows, **windows(query, unknown, check=deadline.check)}
+    except OutOfTime:  # stage 2 reads nothing, and says so
+        return stage1.windows
 
 
 def _cut_query(query: str, reply: Stage2Outcome, rerankers: Chain) -> list[ResultWarning]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from os import PathLike
@@ -18,6 +18,7 @@ from crossgate._decision.context import Context, check_context, trace_of
 from crossgate._decision.stage1 import (
     Candidates,
     Stage1,
+    Steps,
     in_time,
     milliseconds,
     readable,
@@ -28,7 +29,6 @@ from crossgate._reranking.chain import Chain, load, unloaded
 from crossgate._reranking.contract import Deadline
 from crossgate._retrieval.document_index import Index, bundled_embedder, check_documents, is_blank
 from crossgate._retrieval.passages import Window, windows
-from crossgate._retrieval.spelling import corrected_to
 from crossgate._runtime.model_files import PASSAGE_RERANKER
 from crossgate._support.checks import (
     check_confidence,
@@ -70,11 +70,8 @@ are always 1 and -1. Between 0.5 and 1.5, results for many candidates hardly dif
 EMBEDDED_COSINE = 5.0
 """Weight of the bundled embedder's cosine where it embeds the candidates (eval/README.md)."""
 
-# Minimum seconds of stage 1, enough for the usual number of candidates.
-_LEAST_SECONDS = 0.1
-
-# Characters of each candidate by which its language is detected.
-_SAMPLE_CHARS = 400
+# Number of candidates by which their language is detected, and characters of each.
+_SAMPLE_TEXTS, _SAMPLE_CHARS = 160, 400
 
 
 class RerankKeywords(DecisionKeywords, total=False):
@@ -242,14 +239,16 @@ class _CandidateSearch:
         language, embed = options.language, options.embed
         self.keep_scores = options.keep_scores
         self._context = options.context or Context()
-        self.query, corrections = corrected_to(query, candidates, language)
+        self._steps = steps = Steps(deadline)
+        self.query, corrections = steps.corrected(query, candidates, language)
         self._language = language
-        self._deadline = deadline
         self._positions = {given.id: position for position, given in enumerate(candidates)}
         self._empty = [given for given in candidates if is_blank(given)]
         self.documents = [given for given in candidates if not is_blank(given)]
         self.warnings: list[ResultWarning] = [*spelling_warnings(corrections)]
-        self._foreign = _foreign_language(query, self.documents)
+        self._foreign = steps.run(
+            lambda: _foreign_language(query, self.documents), None, "detect the language"
+        )
         if self._foreign is not None:
             self._warn(
                 "unsupported_language",
@@ -259,9 +258,18 @@ class _CandidateSearch:
         self._vector = self._comparable(options.vector)
         self._cosines = self._complete("cosine", "the cosines are not used")
         self._scores = self._complete("score", "the others rank behind them")
-        self.embeds = not (self.has_cosines or self.has_scores or self.keep_scores) and (
-            _has_unknown_words(self.query, self.documents, language) if embed is None else embed
-        )
+        if self.has_cosines or self.has_scores or self.keep_scores:
+            self.embeds = False
+        elif embed is not None:
+            self.embeds = embed
+        else:
+            self.embeds = steps.run(
+                lambda: _has_unknown_words(
+                    self.query, self.documents, language, steps.deadline.check
+                ),
+                False,
+                "look for words that no candidate has: the candidates are not embedded",
+            )
 
     @property
     def has_cosines(self) -> bool:
@@ -281,27 +289,31 @@ class _CandidateSearch:
     def run(self, profile: Profile, notes: tuple[Degradation, ...]) -> Stage1:
         """Score the candidates; when time runs out, keep the order of the retriever."""
         start = perf_counter()
-        late: tuple[Degradation, ...] = ()
-        search = partial(self._search, profile)
-        searched = in_time(search, self._deadline, "stage1", least=_LEAST_SECONDS)
+        steps = self._steps
+        searched = steps.run(
+            lambda: in_time(lambda: self._search(profile), steps.deadline, "stage1"),
+            None,
+            "score the candidates: the retriever's order was kept",
+        )
+        is_late = searched is None
         if searched is None:
-            detail = (
-                f"{self._deadline.budget_ms:g} ms was too short to score the candidates; "
-                "the retriever's order was kept"
-            )
-            late = (Degradation(code="budget", detail=detail),)
             unread = [_unread(document.id) for document in self.documents]
             searched = Candidates(unread, {}, None), {}
         (_, _, _, conversation, failed), chosen = searched
         scored: Sequence[_core.Scored] = searched[0].scored
-        if late or self.keep_scores or self._vector is None:
-            scored = self._with_given_scores(scored, profile, is_late=bool(late))
-        if profile.relevance.stage2 is not None and not late:
-            scored = self._with_coverage(scored, chosen, profile)
+        if is_late or self.keep_scores or self._vector is None:
+            scored = self._with_given_scores(scored, profile, is_late=is_late)
+        if profile.relevance.stage2 is not None and not is_late:
+            unchecked = scored
+            scored = steps.run(
+                lambda: self._with_coverage(unchecked, chosen, profile),
+                unchecked,
+                "compare words, numbers and dates with those of the query",
+            )
         return Stage1(
             scored=scored,
             documents={document.id: document for document in self.documents},
-            degraded=(*notes, *late, *failed),
+            degraded=(*notes, *steps.skipped, *failed),
             warnings=tuple(self.warnings),
             timings={"search": milliseconds(start)},
             indexes=self._positions,
@@ -343,18 +355,23 @@ class _CandidateSearch:
         self.warnings.append(ResultWarning(code=code, detail=detail))
 
     def _search(self, profile: Profile) -> tuple[Candidates, Mapping[str, Window]]:
-        chosen = windows(self.query, self.documents, language=self._language)
+        deadline = self._steps.deadline
+        chosen = windows(self.query, self.documents, language=self._language, check=deadline.check)
         vector, vectors = self._vector, {d.id: d.vector for d in self.documents}
         failed: tuple[Degradation, ...] = ()
         if self.embeds:
             vector, vectors, failed = self._embedded(chosen)
         core = _core.Index(self._language, "", 0 if vector is None else len(vector))
         index = Index(core, None, body_chars=sys.maxsize)
-        # Metadata is not stored here, so it may be of any type.
-        index.upsert(
-            replace(document, vector=None if vector is None else vectors[document.id], metadata={})
-            for document in self.documents
-        )
+
+        def documents() -> Iterator[Document]:
+            for document in self.documents:
+                deadline.check()
+                own = None if vector is None else vectors[document.id]
+                # Metadata is not stored here, so it may be of any type.
+                yield replace(document, vector=own, metadata={})
+
+        index.upsert(documents())
         search = partial(
             index.search,
             blend=profile.blend,
@@ -363,9 +380,10 @@ class _CandidateSearch:
             per_channel=max(2, len(self.documents)),
             embed=False,
         )
-        scored, documents = search(self.query, vector)
+        deadline.check()
+        scored, found = search(self.query, vector)
         candidates = with_history(
-            Candidates(scored, documents, vector, degraded=failed),
+            Candidates(scored, found, vector, degraded=failed),
             search,
             self.query,
             self._context,
@@ -383,8 +401,10 @@ class _CandidateSearch:
             chosen[document.id].embedded if document.id in chosen else document.content
             for document in self.documents
         ]
+        deadline = self._steps.deadline
+        stop = None if deadline.left is None else lambda _: deadline.check()
         try:
-            query, *vectors = bundled_embedder().embed([self.query, *texts])
+            query, *vectors = bundled_embedder().embed([self.query, *texts], progress=stop)
         except ModelError as error:  # BM25 decides alone
             return None, {}, (degradation("embedder", error),)
         return query, {d.id: vector for d, vector in zip(self.documents, vectors, strict=True)}, ()
@@ -422,8 +442,8 @@ class _CandidateSearch:
 
 
 def _foreign_language(query: str, documents: Sequence[Document]) -> str | None:
-    """Return the language of the query or of most candidates; None if they may be English."""
-    sample = "\n".join(document.content[:_SAMPLE_CHARS] for document in documents)
+    """Return the language of the query or of most of the first candidates; None if unknown."""
+    sample = "\n".join(document.content[:_SAMPLE_CHARS] for document in documents[:_SAMPLE_TEXTS])
     for text in (query[:LANGUAGE_CHARS], sample):
         language = _core.language(text)
         if language not in (None, "English"):
@@ -431,10 +451,13 @@ def _foreign_language(query: str, documents: Sequence[Document]) -> str | None:
     return None
 
 
-def _has_unknown_words(query: str, documents: Sequence[Document], language: str) -> bool:
+def _has_unknown_words(
+    query: str, documents: Sequence[Document], language: str, check: Callable[[], None]
+) -> bool:
     """Return whether an uncommon word of the query occurs in no candidate."""
     asked = {stem for stem in _core.analyze(query, language) if _core.information(stem) >= 1}
     for document in documents:
+        check()
         if not asked:
             return False
         asked.difference_update(_core.analyze(document.content, language))

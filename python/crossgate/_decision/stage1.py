@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from heapq import nlargest
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import crossgate._core as _core
 from crossgate._decision.context import Context, Conversation, sum_of_directions, trace_of
+from crossgate._reranking.contract import OutOfTime
 from crossgate._retrieval.passages import Window, windows, with_window_cosines
 from crossgate._retrieval.spelling import corrected_to
 from crossgate._support.errors import CrossgateError, IndexFileError
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from crossgate._retrieval.embedding import Embedder, OnnxEmbedder
     from crossgate._values.inputs import Prompt
     from crossgate._values.options import DecisionOptions
+
+
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +68,56 @@ class Stage1:
     read: str = ""
     context: Mapping[str, Any] = field(default_factory=dict)
     everything: Callable[[], Sequence[_core.Scored]] | None = None
+
+
+LEAST_SECONDS = 0.1
+"""Seconds of stage 1 in any case, enough for the usual query and number of candidates."""
+
+
+class Steps:
+    """Runs the steps before stage 2 that a decision can do without, if there is time.
+
+    What remains, such as the split of the request and the search, is always done: its cost is
+    bounded by the size of the query, and grows linearly with that of the candidates.
+
+    Args:
+        deadline: When the query must be decided.
+
+    Attributes:
+        deadline: When stage 1 must end: then, or after 100 ms if that is later.
+        skipped: The steps that were left out or stopped.
+    """
+
+    def __init__(self, deadline: Deadline) -> None:
+        self.deadline = deadline.at_least(LEAST_SECONDS)
+        self.skipped: list[Degradation] = []
+
+    def corrected(
+        self, query: str, documents: Iterable[Document], language: str
+    ) -> tuple[str, dict[str, str]]:
+        """Return the query with its misspelt words corrected, and the corrections."""
+        as_written: tuple[str, dict[str, str]] = query, {}
+        return self.run(
+            lambda: corrected_to(query, documents, language, self.deadline.check),
+            as_written,
+            "look for misspelt words",
+        )
+
+    def run(self, step: Callable[[], Made], otherwise: Made, purpose: str) -> Made:
+        """Return what a step makes, or another value if time runs out before or within it.
+
+        Args:
+            step: The step, which may raise `OutOfTime`.
+            otherwise: The other value.
+            purpose: What the step is for, and the effect without it, as "read the windows".
+        """
+        try:
+            self.deadline.check()
+            return step()
+        except OutOfTime:
+            detail = f"{self.deadline.budget_ms:g} ms was too short to {purpose}"
+            self.skipped.append(Degradation(code="budget", detail=detail))
+            return otherwise
 
 
 class Search(Protocol):
@@ -158,6 +212,7 @@ def search_index(
         return load_embedder().embed(texts)
 
     start = perf_counter()
+    steps = Steps(deadline)
     own, context = options.vector, options.context
     vector, degraded = (own, ()) if own is not None else _embedded(index, embed, prompt.searched)
     embedded = milliseconds(start)
@@ -180,7 +235,7 @@ def search_index(
         # An invalid vector counts as a failure of the embedder; BM25 decides alone.
         vector, degraded = None, (degradation("embedder", error),)
         first = search(prompt.searched, None)
-    query, corrections = corrected_to(prompt.searched, first.documents.values(), index.language)
+    query, corrections = steps.corrected(prompt.searched, first.documents.values(), index.language)
     if corrections:
         if vector is not None and own is None:
             vector, degraded = _embedded(index, embed, query)
@@ -193,16 +248,20 @@ def search_index(
     form = _core.form(prompt.request, prompt.text, is_first) if profile.session else None
     need = _need(load_embedder, of_request, form)
     compared = _compared(index, options)
-    candidates = Candidates(first.scored, first.documents, vector, degraded=degraded)
+    alone = candidates = Candidates(first.scored, first.documents, vector, degraded=degraded)
     # In a session, earlier requests raise needless candidates more than right ones.
-    if context is not None and not profile.session:
-        candidates = with_history(
-            candidates, search, query, context, profile, compared=compared, embed=embed
+    if context is not None and context.history and not profile.session:
+        candidates = steps.run(
+            lambda: with_history(
+                alone, search, query, context, profile, compared=compared, embed=embed
+            ),
+            alone,
+            "read earlier requests",
         )
     conversation = candidates.conversation
     if need is not None and conversation.goes_on:
         need = max(need, _need(load_embedder, candidates.vector) or 0.0)
-    scored, chosen, late = _with_windows(candidates, query, index, load_embedder, profile, deadline)
+    scored, chosen, failed = _with_windows(candidates, query, index, load_embedder, profile, steps)
     return Stage1(
         scored=scored,
         documents=candidates.documents,
@@ -214,7 +273,7 @@ def search_index(
                 per_channel=max(2, len(index)),
             ).scored
         ),
-        degraded=(*candidates.degraded, *late),
+        degraded=(*candidates.degraded, *steps.skipped, *failed),
         warnings=spelling_warnings(corrections),
         corrected=query if corrections else None,
         timings={"embed": embedded, "search": milliseconds(start) - embedded},
@@ -289,7 +348,7 @@ def _with_windows(
     index: Index,
     load_embedder: Callable[[], Embedder],
     profile: Profile,
-    deadline: Deadline,
+    steps: Steps,
 ) -> tuple[list[_core.Scored], Mapping[str, Window], tuple[Degradation, ...]]:
     """Return the candidates with the cosines of the windows of long texts, and these windows.
 
@@ -300,7 +359,12 @@ def _with_windows(
     by_words = nlargest(profile.pool, candidates.scored, key=lambda scored: scored.bm25)
     near = {scored.id: None for scored in (*candidates.scored[: profile.pool], *by_words)}
     texts = (candidates.documents[id] for id in near if not candidates.documents[id].body)
-    chosen = windows(query, texts, language=index.language)
+    none: dict[str, Window] = {}
+    chosen = steps.run(
+        lambda: windows(query, texts, language=index.language, check=steps.deadline.check),
+        none,
+        "choose the passages of long texts: only their beginnings count",
+    )
     if not chosen or candidates.vector is None:
         return candidates.scored, chosen, ()
     try:
@@ -309,13 +373,13 @@ def _with_windows(
         return candidates.scored, chosen, ()
     read = [window.text for window in chosen.values()]
     try:
-        made = in_time(lambda: embedder.embed(read), deadline, "windows")
+        made = steps.run(
+            lambda: in_time(lambda: embedder.embed(read), steps.deadline, "windows"),
+            None,
+            f"embed {counted(len(read), 'long text')}: only their beginnings have cosines",
+        )
         if made is None:
-            detail = (
-                f"{deadline.budget_ms:g} ms was too short to embed "
-                f"{counted(len(read), 'long text')}: only their beginnings have cosines"
-            )
-            return candidates.scored, chosen, (Degradation(code="budget", detail=detail),)
+            return candidates.scored, chosen, ()
         vectors = dict(zip(chosen, made, strict=True))
         scored = with_window_cosines(candidates.scored, chosen, candidates.vector, vectors, profile)
     except Exception as error:  # the beginnings of the texts still have cosines
@@ -341,19 +405,16 @@ def readable(document: Document, passage: _core.Span | None) -> str:
     return f"{document.content}\n{document.body[passage.start : passage.end]}"
 
 
-Made = TypeVar("Made")
-
-
-def in_time(
-    work: Callable[[], Made], deadline: Deadline, name: str, *, least: float = 0.0
-) -> Made | None:
-    """Return what the work makes; None if time runs out, and then a thread continues it.
+def in_time(work: Callable[[], Made], deadline: Deadline, name: str) -> Made:
+    """Return what the work makes.
 
     Args:
         work: The work.
-        deadline: When the query must be decided.
-        name: Name of the thread.
-        least: Minimum seconds to wait.
+        deadline: When to stop waiting.
+        name: Name of the thread that continues the work then.
+
+    Raises:
+        OutOfTime: After the deadline.
     """
     left = deadline.left
     if left is None:
@@ -363,8 +424,10 @@ def in_time(
     from crossgate._runtime.threads import run_on_thread
 
     future = run_on_thread(work, name)
-    wait([future], max(left, least))
-    return future.result() if future.done() else None
+    wait([future], left)
+    if not future.done():
+        raise OutOfTime
+    return future.result()
 
 
 def milliseconds(since: float) -> float:

@@ -19,6 +19,10 @@ LEAST_PAIRS = 2
 """Fewest scores of a useful answer to two or more passages; one score orders nothing."""
 
 
+class OutOfTime(Exception):
+    """The deadline has passed, before or within a step that a decision can do without."""
+
+
 class Deadline:
     """The time by which a query must be decided, counted from construction.
 
@@ -55,6 +59,20 @@ class Deadline:
         if self._at == math.inf:
             return None
         return max(0.0, self._at - self._clock())
+
+    def check(self) -> None:
+        """Raise `OutOfTime` after the deadline."""
+        if self.left == 0:
+            raise OutOfTime
+
+    def at_least(self, seconds: float) -> Deadline:
+        """Return this deadline, or one in so many seconds if that is later."""
+        left = self.left
+        if left is None or left >= seconds:
+            return self
+        later = Deadline(seconds * 1000, clock=self._clock)
+        later.budget_ms = self.budget_ms  # for messages
+        return later
 
     def share(self, part: float) -> Deadline:
         """Return the deadline of a step that may use this share, in [0, 1], of the time left."""

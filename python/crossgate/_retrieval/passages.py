@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import mul
 from typing import NamedTuple
@@ -258,7 +258,11 @@ def is_long(document: Document, pieces: int = WHOLE_PIECES) -> bool:
 
 
 def windows(
-    query: str, documents: Iterable[Document], *, language: str = "english"
+    query: str,
+    documents: Iterable[Document],
+    *,
+    language: str = "english",
+    check: Callable[[], None] = lambda: None,
 ) -> dict[str, Window]:
     """Return the windows of the long documents that fit a query best, by id.
 
@@ -269,13 +273,20 @@ def windows(
         query: The query.
         documents: The documents; those that are not long are ignored.
         language: Snowball language of the stemmer, or `none`.
+        check: Called before each document; it may raise.
     """
     room = min(WHOLE_PIECES, _INPUT_PIECES - min(_pieces(query), _QUERY_PIECES))
-    long = [document for document in documents if is_long(document, room)]
+    spans: dict[str, list[tuple[int, int]]] = {}
+    texts: dict[str, list[str]] = {}
+    long: list[Document] = []
+    for document in documents:
+        check()
+        if is_long(document, room):
+            long.append(document)
+            spans[document.id] = _passages(document, room)
+            texts[document.id] = _texts(document, spans[document.id])
     if not long:
         return {}
-    spans = {document.id: _passages(document, room) for document in long}
-    texts = {document.id: _texts(document, spans[document.id]) for document in long}
     index = _core.Index(language, "", 0)
     rows = [
         (f"{position}:{number}", "", text, "", (), "{}", None)

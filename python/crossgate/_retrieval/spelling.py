@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import crossgate._core as _core
 from crossgate._values.results import Document
@@ -15,6 +15,8 @@ _WORD = re.compile(r"[^\W\d_]+")
 _LEAST_LETTERS = 3
 _SHORT_LETTERS = 4
 _LONG_LETTERS = 8
+# The edits between two words cost the product of their lengths.
+_MOST_LETTERS = 40
 # Each word that is looked up costs a pass over the vocabulary; pasted text has thousands.
 _MOST_LOOKUPS = 64
 _ENDINGS = {
@@ -32,12 +34,16 @@ _ENDINGS = {
 
 
 def corrected(
-    query: str, texts: Iterable[str], language: str, elsewhere: Iterable[str] = ()
+    query: str,
+    texts: Iterable[str],
+    language: str,
+    elsewhere: Iterable[str] = (),
+    check: Callable[[], None] = lambda: None,
 ) -> tuple[str, dict[str, str]]:
     """Return the query with its misspelt words corrected, and the corrections.
 
-    A word is misspelt if it has at least three letters, is not a common English word, and neither
-    it nor its stem occurs in the texts. It is replaced by the closest word of the texts: one edit
+    A word is misspelt if it has 3 to 40 letters, is not a common English word, and neither it nor
+    its stem occurs in the texts. It is replaced by the closest word of the texts: one edit
     away, or two for words of at least eight letters. An edit swaps two neighbouring letters. In
     words of at least five letters it may also insert or omit one, and in words of at least eight
     replace one. A word of three or four letters is only replaced by a word that is not common. Of
@@ -51,10 +57,12 @@ def corrected(
         language: Snowball language of the stemmer, or `none`.
         elsewhere: Further texts of the candidates. A word that occurs in one of them is not
             misspelt, and none is corrected to their words.
+        check: Called before each text and each word that is looked up; it may raise.
     """
     others: list[str] | None = None
     vocabulary: Counter[str] = Counter()
     for text in texts:
+        check()
         vocabulary.update(_WORD.findall(text.lower()))
     for word, count in list(vocabulary.items()):
         if len(word) > _SHORT_LETTERS and word.endswith("s"):  # "recipie" means one of the recipes
@@ -63,7 +71,7 @@ def corrected(
     corrections: dict[str, str] = {}
     lookups = 0
     for lower in dict.fromkeys(_WORD.findall(query.lower())):
-        if len(lower) < _LEAST_LETTERS or lower in vocabulary:
+        if not _LEAST_LETTERS <= len(lower) <= _MOST_LETTERS or lower in vocabulary:
             continue
         if _is_common(lower, language):
             continue
@@ -74,6 +82,7 @@ def corrected(
         if lookups == _MOST_LOOKUPS:
             break
         lookups += 1
+        check()
         if (closest := _closest(lower, vocabulary, language)) is None:
             continue
         if others is None:
@@ -86,7 +95,10 @@ def corrected(
 
 
 def corrected_to(
-    query: str, documents: Iterable[Document], language: str
+    query: str,
+    documents: Iterable[Document],
+    language: str,
+    check: Callable[[], None] = lambda: None,
 ) -> tuple[str, dict[str, str]]:
     """Return the query with its misspelt words corrected to words of documents.
 
@@ -96,15 +108,15 @@ def corrected_to(
         query: The query.
         documents: The candidates.
         language: Snowball language of the stemmer, or `none`.
+        check: As in `corrected`.
 
     Returns:
         As `corrected`.
     """
     known = list(documents)
     contents = (document.content for document in known)
-    return corrected(
-        query, contents, language, (f"{document.text}\n{document.body}" for document in known)
-    )
+    elsewhere = (f"{document.text}\n{document.body}" for document in known)
+    return corrected(query, contents, language, elsewhere, check)
 
 
 def has_unknown_word(query: str, documents: Iterable[Document], language: str) -> bool:

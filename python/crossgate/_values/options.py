@@ -101,10 +101,10 @@ class DecisionOptions:
         grade: Your grade for the retrieval, A (best) to F. C, D and F relax the floor and widen the
             pool; an unknown grade has no effect, and `degraded` names it.
         budget_ms: Maximum milliseconds of the decision, from the call. A reranker that needs longer
-            is skipped, and `degraded` names it; at zero or less, the order of stage 1 is final.
-            Over an index, stage 1 always runs. If it cannot score the candidates of `rerank` in
-            this time, or in 100 ms if that is longer, the retriever's order is kept, `degraded`
-            contains `budget`, and a thread continues in the background.
+            is skipped, and `degraded` names it; at zero or less, the order of stage 1 is final. The
+            steps before stage 2 get at least 100 ms; those that need longer are skipped or stopped
+            (`budget` in `degraded`). Over an index, the search always runs; the candidates of
+            `rerank` keep the retriever's order if there is no time to score them.
         material: Pasted texts that belong to the query, such as code or logs. Documents are chosen
             by the rest, the request. If it names nothing ("fix this"), the whole query and the
             material are searched. With None, `Router` recognises them in the query, and `rerank`

@@ -24,10 +24,11 @@ from crossgate._agents.hook.skill_library import (
 from crossgate._support.errors import CrossgateError, first_line
 from crossgate._support.sanitize import sanitize_line, sanitize_quotation
 from crossgate._values.agent_prompts import is_command
-from crossgate._values.results import Hit, RouteResult
+from crossgate._values.results import Degradation, Hit, RouteResult
 
 if TYPE_CHECKING:
     from crossgate._decision.context import Context
+    from crossgate._reranking.contract import Deadline
     from crossgate._retrieval.document_index import Index
     from crossgate._telemetry.events import TelemetryHook
 
@@ -179,8 +180,8 @@ Form = Literal["pick", "shortlist"]
 
 _HARMLESS = {"budget", "telemetry_failed", "coverage", "no_shortlist"}
 
-_PROJECT_SECONDS = 0.05
-"""Time for listing the project's folders and reading its manifests."""
+_PROJECT_SHARE = 0.125
+"""Share of the budget for listing the project's folders and reading its manifests."""
 
 _MOST_DECISIONS = 5
 """Maximum number of decisions for a prompt, of which each leaves out the skills of the last."""
@@ -208,6 +209,7 @@ class HookAnswer:
         confidence: Confidence of the decision; None without a decision.
         nearest: The skill that ranks first, injected or not; empty if there is none.
         unscored: Id of a logged decision that lacks the scores of stage 2; may be empty.
+        late: What the budget was too short for, a line each.
     """
 
     outcome: Outcome
@@ -220,6 +222,7 @@ class HookAnswer:
     confidence: float | None = None
     nearest: str = ""
     unscored: str = ""
+    late: tuple[str, ...] = ()
 
 
 def answer(
@@ -275,7 +278,11 @@ def answer(
         return HookAnswer(outcome="failed", reason=error.code, detail=first_line(error))
     answered = _answered(agent, prompt, options, library, result)
     complete = result.stage != 1 or not result.hits
-    return answered if complete else replace(answered, unscored=result.decision_id or "")
+    return replace(
+        answered,
+        unscored="" if complete else result.decision_id or "",
+        late=tuple(note.detail for note in result.degraded if note.code == "budget"),
+    )
 
 
 def _refused(result: RouteResult, options: HookOptions, library: SkillLibrary) -> tuple[str, ...]:
@@ -311,22 +318,26 @@ def _decide(
     log: bool,
 ) -> RouteResult:
     from crossgate._decision.router import Router
+    from crossgate._reranking.contract import Deadline
     from crossgate._retrieval.document_index import Index
 
+    deadline = Deadline(options.budget_ms - (clock() - started) * 1000, clock=clock)
     index = Index.open(path)
     policy = Path(options.policy).expanduser() if options.policy else None
     router = Router(
         index, policy=policy, telemetry=_log(options) if log else None, **_fitted(index, options)
     )
-    return router.route(
+    context, late = _context(prompt, deadline.share(_PROJECT_SHARE))
+    result = router.route(
         prompt.text,
         limit=options.limit,
         deny=options.deny,
         min_confidence=options.min_confidence or None,
         max_shortlist=options.max_shortlist or None,
-        budget_ms=options.budget_ms - (clock() - started) * 1000,
-        context=_context(prompt),
+        budget_ms=(deadline.left or 0.0) * 1000,
+        context=context,
     )
+    return replace(result, degraded=(*late, *result.degraded))
 
 
 def _fitted(index: Index, options: HookOptions) -> dict[str, Any]:
@@ -344,10 +355,14 @@ def _fitted(index: Index, options: HookOptions) -> dict[str, Any]:
     return {"profile": profile, "reranker": None} if profile.session else {"profile": profile}
 
 
-def _context(prompt: HookPrompt) -> Context:
+def _context(prompt: HookPrompt, deadline: Deadline) -> tuple[Context, list[Degradation]]:
     """Return the technologies of the project and the earlier requests of the user.
 
     A part that cannot be read is left out: the prompt alone can be decided, too.
+
+    Args:
+        prompt: The prompt.
+        deadline: When to stop reading the project.
     """
     from crossgate._decision.context import MOST_TECHNOLOGIES, Context
     from crossgate._sources.projects import technologies_of
@@ -355,10 +370,14 @@ def _context(prompt: HookPrompt) -> Context:
 
     technologies: tuple[str, ...] = ()
     history: list[str] = []
+    late = []
     if prompt.folder:
         with suppress(CrossgateError, OSError, ValueError):
-            technologies = technologies_of(prompt.folder, seconds=_PROJECT_SECONDS)
+            technologies = technologies_of(prompt.folder, seconds=deadline.left)
             technologies = technologies[:MOST_TECHNOLOGIES]
+        if deadline.left == 0:
+            detail = f"{deadline.budget_ms:g} ms was too short to read the manifests of the project"
+            late.append(Degradation(code="budget", detail=detail))
     if prompt.transcript:
         with suppress(OSError, ValueError):
             found = last_requests(Path(prompt.transcript))
@@ -366,8 +385,8 @@ def _context(prompt: HookPrompt) -> Context:
     if history and history[-1] == prompt.text:  # some agents write the prompt first
         history.pop()
     with suppress(CrossgateError):
-        return Context(technologies=technologies, history=tuple(history))
-    return Context(technologies=technologies)
+        return Context(technologies=technologies, history=tuple(history)), late
+    return Context(technologies=technologies), late
 
 
 def _log(options: HookOptions) -> TelemetryHook | None:
