@@ -1345,3 +1345,4 @@ def test_an_exhausted_budget_leaves_stage_1(made: Home) -> None:
     now = time.monotonic()
     found = answer(AGENTS["claude"], prompt, options, library, started=now - 60, clock=lambda: now)
     assert found.ids == ("pdf-toolkit",)
+    assert found.late[0] == "0 ms was too short to read the manifests of the project"
