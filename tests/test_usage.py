@@ -232,3 +232,26 @@ def test_hostile_names_do_not_reach_the_terminal(home: Home, tmp_path: Path) -> 
     assert done.returncode == 0
     assert "\x1b" not in done.stdout
     assert list(read_hook_log(home.hooks))
+
+
+def test_other_options_are_replayed_and_leave_no_trace(home: Home) -> None:
+    asked = [(PDF, "pdf-toolkit"), (PDF, ""), ("thanks, that is all", ""), (GIT, "csv-cleaner")]
+    for number, (text, opened) in enumerate(asked):  # each prompt in a session of its own
+        lines = list(spoken(text, START + timedelta(hours=number), opened))
+        write_lines(home.path / ".claude" / "projects" / f"{number}.jsonl", lines)
+    installed = home.run("hook", "install")
+    assert installed.returncode == 0
+    assert "of your last 4 prompts, 3 would have got a skill, 1 of them" in installed.stdout
+    before = sorted(home.path.rglob("*"))
+    wanted = ("--what-if", "--min-confidence 1", "--what-if", "--min-confidence 0")
+    done = home.run("usage", *wanted, "--json")
+    assert done.returncode == 0, done.stderr
+    rows = {row["settings"]: row for row in json.loads(done.stdout)["what_if"]}
+    assert list(rows) == ["in use", "--min-confidence 1", "--min-confidence 0"]
+    assert rows["--min-confidence 1"]["shown"] == 0
+    always = {"prompts": 4, "shown": 3, "followed": 1, "needless": 2, "missed": 1}
+    assert {name: rows["--min-confidence 0"][name] for name in always} == always
+    assert sorted(home.path.rglob("*")) == before
+    bad = home.run("usage", "--what-if", "--no-such-option 1")
+    assert bad.returncode == 2
+    assert "error[out_of_range]: --what-if" in bad.stderr

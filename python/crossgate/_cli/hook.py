@@ -10,11 +10,18 @@ import argparse
 import os
 import sys
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from crossgate._agents.hook.agents import AGENTS, Agent, HookPrompt
-from crossgate._agents.hook.options import BadHookOptions, add_options, describe, options_of
+from crossgate._agents.hook.options import (
+    BadHookOptions,
+    HookOptions,
+    add_options,
+    describe,
+    options_of,
+)
 from crossgate._cli import DONE, FAILURE, NOTHING_RELEVANT
 from crossgate._cli.output import json_option, say, show, show_json
 from crossgate._support.errors import InputError, SourceError
@@ -132,6 +139,7 @@ def _install(options: argparse.Namespace) -> int:
         if installed.trial
         else "it added no context"
     )
+    past = _of_the_past(agent, options_of(options))
     which = "" if agent.name == "claude" else f" --agent {agent.name}"
     which += " --project" if options.project else ""
     state = "now calls it" if installed.changed else "already called it"
@@ -140,6 +148,7 @@ def _install(options: argparse.Namespace) -> int:
             [
                 f"{counted(installed.documents, 'skill')} of {', '.join(installed.sources)}",
                 f"trial: {trial}, {installed.trial_ms:.0f} ms",
+                *past,
                 f"{installed.settings} {state}: {installed.command}",
                 "",
                 f"New sessions of {agent.name} use it. `crossgate hook try PROMPT` shows the "
@@ -149,6 +158,39 @@ def _install(options: argparse.Namespace) -> int:
         )
     )
     return DONE
+
+
+def _of_the_past(agent: Agent, options: HookOptions) -> list[str]:
+    """Return a line on what the hook would have shown for earlier prompts, if there are any."""
+    from crossgate._agents.hook.skill_library import library_of
+    from crossgate._agents.learning.what_if import replay
+    from crossgate._sources.transcripts import Turn, read_turns, transcripts_below
+
+    if agent.name != "claude":
+        return []
+    newest: list[Path] = []
+    with suppress(SourceError, OSError):
+        paths = transcripts_below(agent.folder / "projects")
+        newest = sorted(paths, key=os.path.getmtime)[-_TRANSCRIPTS:]
+    turns: list[Turn] = []
+    for path in newest:
+        with suppress(OSError):
+            turns += read_turns(path)
+    if not turns:
+        return []
+    library = library_of(agent, os.getcwd(), options.skills)
+    past = replay(turns, agent, options, library, seconds=_PAST_SECONDS)
+    return [
+        f"of your last {counted(past.prompts, 'prompt')}, {past.shown} would have got a skill, "
+        f"{past.followed} of them one that the agent opened; `crossgate usage --what-if` tries "
+        "other options"
+    ]
+
+
+_PAST_SECONDS = 5.0
+"""Time for replaying earlier prompts at an installation."""
+_TRANSCRIPTS = 20
+"""Newest transcripts that are read for it."""
 
 
 def _uninstall(options: argparse.Namespace) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from crossgate._cli import DONE, NOTHING_RELEVANT
 from crossgate._cli.decision_output import LOG_VARIABLE, log_path
 from crossgate._cli.output import json_option, plain, say, show, show_json
-from crossgate._support.errors import SourceError
+from crossgate._support.errors import InputError, SourceError
 from crossgate._support.sanitize import fit
 from crossgate._support.wording import counted
 
@@ -48,10 +48,19 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="also record in the log of decisions which skills were opened after each",
     )
     parser.add_argument("--log", metavar="FILE", help=f"that log (default: {LOG_VARIABLE})")
+    parser.add_argument(
+        "--what-if",
+        metavar="SETTINGS",
+        action="append",
+        help="replay the last 100 prompts with these options of the hook, as in "
+        "--what-if '--min-confidence 0.4', and with those in use; may be repeated",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Count and print."""
+    if options.what_if:
+        return _what_if(options)
     from crossgate._agents.hook.session_state import read_hook_log
     from crossgate._agents.hook.skill_library import hook_folder
     from crossgate._agents.learning.adoption import measure_usage, record_opened
@@ -75,6 +84,39 @@ def run(options: argparse.Namespace) -> int:
         else:
             say("the hook has logged no prompt: `crossgate hook install --shadow` starts a trial")
     return DONE if report.logged or recorded else NOTHING_RELEVANT
+
+
+def _what_if(options: argparse.Namespace) -> int:
+    """Replay prompts with the options in use and with others."""
+    import shlex
+
+    from crossgate._agents.hook.agents import AGENTS
+    from crossgate._agents.hook.install import calls_of, options_in
+    from crossgate._agents.hook.options import BadHookOptions, parse
+    from crossgate._agents.hook.skill_library import library_of
+    from crossgate._agents.learning.what_if import replay
+
+    agent = AGENTS["claude"]
+    try:
+        settings = {"in use": options_in(next(iter(calls_of(agent).values()), []), agent)}
+        for given in options.what_if:
+            settings[given] = parse(agent.name, shlex.split(given))
+    except (BadHookOptions, ValueError) as error:
+        raise InputError("out_of_range", f"--what-if: {error}") from error
+    turns = list(read_all_turns(options.transcripts))
+    rows = {}
+    for name, chosen in settings.items():
+        library = library_of(agent, os.getcwd(), chosen.skills)
+        rows[name] = asdict(replay(turns, agent, chosen, library))
+    if options.json:
+        show_json({"what_if": [{"settings": name, **row} for name, row in rows.items()]})
+    else:
+        width = max(map(len, rows))
+        show(f"{'':{width}}  prompts  shown  followed  needless  missed")
+        for name, row in rows.items():
+            numbers = (f"{row[each]:{len(each)}}" for each in row)
+            show(f"{plain(name):{width}}  {'  '.join(numbers)}")
+    return DONE if turns else NOTHING_RELEVANT
 
 
 def read_all_turns(named: str | None) -> Iterator[Turn]:
