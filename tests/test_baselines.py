@@ -105,12 +105,63 @@ def test_figures_are_not_worse_than_the_committed_baseline(
     assert fallen(found) == []
 
 
+def figures(dataset: str, metric: str) -> list[float]:
+    """Return a metric of the baselines without stage 2, with the gate, and with stage 2 always."""
+    (report,) = (one for one in BASELINES if one["header"]["dataset"] == dataset)
+    tables = {
+        "ranked first": report["recall_without_thresholds"],
+        "listed": {mode: of["coverage"] for mode, of in report["shortlists"].items()},
+        "length": {mode: of["size"] for mode, of in report["shortlists"].items()},
+        **{
+            name: {mode: report["quality"][mode][name] for mode in report["modes"]}
+            for name in ("recall@1", "false_positive_rate", "skipped", "precision@1")
+        },
+    }
+    return [tables[metric][mode]["value"] for mode in ("never", "gated", "always")]
+
+
+@pytest.mark.parametrize(
+    ("page", "label", "dataset", "metric"),
+    [
+        ("README.md", "the right skill ranks first", "skills", "ranked first"),
+        ("README.md", "the right skill is picked", "skills", "recall@1"),
+        ("README.md", "a pick is right", "skills", "precision@1"),
+        (
+            "README.md",
+            "it is picked, or on the shortlist of two skills on average",
+            "skills",
+            "listed",
+        ),
+        ("README.md", "no skill fits, but one is picked", "skills", "false_positive_rate"),
+        ("README.md", "prompts that the cross-encoder reads", "skills", "skipped"),
+        ("eval/README.md", "skills: recall@1", "skills", "ranked first"),
+        ("eval/README.md", "skills: recall@1 at the default threshold", "skills", "recall@1"),
+        ("eval/README.md", "skills: right picks", "skills", "precision@1"),
+        ("eval/README.md", "skills: false-positive rate", "skills", "false_positive_rate"),
+        ("eval/README.md", "skills: coverage of the shortlist", "skills", "listed"),
+        ("eval/README.md", "skills: mean length of the shortlist", "skills", "length"),
+        ("eval/README.md", "chunks, which have no bodies: recall@1", "chunks", "ranked first"),
+    ],
+)
+def test_pages_quote_the_baselines(page: str, label: str, dataset: str, metric: str) -> None:
+    values = figures(dataset, metric)
+    if page == "README.md":
+        never, gated, always = (
+            f"{100 * (1 - value if metric == 'skipped' else value):.0f} %" for value in values
+        )
+        row = f"| {label} | {never} | **{gated}** | {always} |"
+    else:
+        digits = 2 if metric == "length" else 3
+        row = f"| {label} | {', '.join(f'{value:.{digits}f}' for value in values)} |"
+    assert row in (EVAL.parent / page).read_text(encoding="utf-8"), f"{page} must have: {row}"
+
+
 @pytest.mark.parametrize(
     ("answer", "wanted"),
     [
         ({"threshold": 0.95}, {"never recall@1", "gated recall@1"}),  # hardly anything is answered
         (
-            {"threshold": None, "rerank_threshold": None},
+            {"threshold": None, "rerank_threshold": None, "confidence": None},
             {"gated false_positive_rate"},
         ),  # everything is
     ],

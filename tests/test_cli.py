@@ -112,9 +112,11 @@ def test_index_embeds_only_changed_documents(run: Any, skills_index: Path, tmp_p
     output = tmp_path / "again.cgx"
     shutil.copy(skills_index, output)
     texts = {**LIBRARY, "baker": "bake bread"}
+    (tmp_path / "again.profile.json").write_text("{}")
     done = run("index", skills(tmp_path / "more", texts), "-o", output)
     assert (done.code, done.err) == (0, "")
     assert done.out.startswith(f"{output}: 7 documents, ")
+    assert f"the profile {tmp_path / 'again.profile.json'} decides for it" in done.out
     index, before = Index.open(output), Index.open(skills_index)
     for id in LIBRARY:
         assert index._core.vector(id) == before._core.vector(id)

@@ -21,6 +21,7 @@ SETS = {
     "versions": {"pair": 34, "target": 8, "feature": 6, "no_pair": 8, "other_number": 4},
     "spelling": {"request": 95, "chat": 5},
     "languages": {"request": 52, "chat": 8},
+    **{f"sure/{of}": {"sure": 15} for of in ("skills", "home", "office", "developer")},
     "taught": {"misroute": 60, "phrasing": 120, "ordinary": 180},
 }
 """The number of prompts of each kind."""

@@ -45,7 +45,7 @@ PROMPTS = (
     "merge these three PDF files into one",
     "the export from accounting is full of duplicate rows and half of the dates are wrong",
     "make these photos fit on the web page",
-    "make a chart of the incidents",
+    "write up the incidents as slides",
     "what time is the meeting tomorrow",
 )
 

@@ -41,7 +41,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--skill",
         metavar="NAME",
-        help="also teach the index that this skill fits the query",
+        help="also teach the index that this skill fits the query: for a log with --log-text, or a "
+        "prompt of a transcript of Claude Code",
     )
     parser.add_argument(
         "-i", "--index", metavar="FILE", help="index to teach (default: those of the hooks here)"

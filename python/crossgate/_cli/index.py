@@ -80,6 +80,9 @@ def run(options: argparse.Namespace) -> int:
         f"{output}: {', '.join(filter(None, parts))}, {size(output.stat().st_size)}, "
         f"{seconds:.1f} s"
     )
+    beside = output.with_suffix(".profile.json")
+    if beside.is_file():
+        show(f"the profile {beside} decides for it, not the bundled one")
     return DONE
 
 
