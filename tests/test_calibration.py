@@ -798,6 +798,10 @@ def test_labels_of_one_query_or_none_change_hardly_anything(prior: Profile) -> N
     queries = synthetic(matched=1, no_match=0)
     found = calibrate([run_of(queries)], Objective(), before=prior)
     assert found.profile.any_fits == prior.any_fits
+    # A single candidate tells no weight from another.
+    single = stored("q", {"tool-01": (0.5, 3.0, 1.0)}, ["tool-01"])
+    found = calibrate([run_of([single])], Objective(), before=prior)
+    assert found.profile.relevance == prior.relevance
     everyday = [replace(query, kind="background") for query in synthetic(matched=0, no_match=60)]
     found = calibrate([run_of(everyday)], OBJECTIVES["inject"], before=prior)
     assert (found.profile.relevance, found.profile.any_fits) == (prior.relevance, prior.any_fits)

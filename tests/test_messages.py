@@ -72,7 +72,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["eval", "skills", "odd.jsonl"], "odd.jsonl holds no labels"),
         (["eval", "skills", "nosuch.jsonl"], "no such file or folder: nosuch.jsonl"),
         (["eval", "skills"], "skills holds no labels"),
-        (["calibrate", "skills", "labels.jsonl", "-o", "p.json"], "for 1 query of the half"),
+        (
+            [
+                "calibrate",
+                "skills",
+                "labels.jsonl",
+                "-o",
+                "p.json",
+                "--max-false-positive-rate",
+                "0.1",
+            ],
+            "a false-positive rate of 0.1 needs 9",
+        ),
         (
             ["route", "merge", "-i", "skills.cgx", "--reranker", "ms-marco-minilm-l6"],
             "did you mean 'ms-marco-minilm-l6-v2'?",
