@@ -445,6 +445,10 @@ def test_commands_and_agent_messages_are_skipped(home: Home, prompt: str, reason
     assert (last(home)["outcome"], last(home)["reason"]) == ("skipped", reason)
 
 
+def test_the_name_of_a_skill_is_no_command_of_the_agent(home: Home) -> None:
+    assert "- pdf-toolkit" in home.hook(home.call("/pdf-toolkit a.csv")).context
+
+
 @pytest.mark.parametrize(
     "prompt",
     [
@@ -1308,13 +1312,14 @@ def test_links_out_of_a_project_or_to_parents_are_ignored(
         assert sources() == of_person
 
 
-def test_a_manual_skill_is_never_mentioned(home: Home) -> None:
+def test_a_manual_skill_is_mentioned_only_if_the_prompt_names_it(home: Home) -> None:
     path = home.skill("pdf-toolkit", "Merge, split and rotate PDF files")
     text = path.read_text(encoding="utf-8")
     path.write_text(text.replace("name:", "disable-model-invocation: true\nname:"))
     home.hook()
     settle(home)
     assert "pdf-toolkit" not in home.hook().out.decode()
+    assert str(path) in home.hook(home.call("use the pdf-toolkit skill on a.pdf")).context
 
 
 @pytest.mark.parametrize("agent", ["codex", "gemini"])

@@ -612,17 +612,16 @@ def test_an_indented_front_matter_is_read(tmp_path: Path) -> None:
     assert (document.id, document.text) == ("x", "Brew: tea")
 
 
-def test_manual_skill_is_left_out_without_a_problem(tmp_path: Path) -> None:
+def test_a_manual_skill_is_reserved_for_its_name(tmp_path: Path) -> None:
     write(tmp_path / "a/SKILL.md", GOOD)
     for number, value in enumerate(("true", "yes", '"true"', "on  # for people")):
         text = f"argument-hint: [a] | [b]\ndescription: d\ndisable-model-invocation: {value}"
         write(tmp_path / str(number) / "SKILL.md", skill(text))
     write(tmp_path / "z/SKILL.md", skill("description: d\ndisable-model-invocation: false"))
     loaded = read_sources([tmp_path])
-    assert ids(loaded) == ["pdf", "z"]
-    assert loaded.problems == ()
-    assert len(loaded.left_out) == 4
-    assert "reserves it for people" in loaded.left_out[0].reason
+    reserved = {document.id: "implicit" in document.metadata for document in loaded.documents}
+    assert reserved == dict.fromkeys("0123", True) | {"pdf": False, "z": False}
+    assert (loaded.problems, loaded.left_out) == ((), ())
 
 
 @pytest.mark.parametrize(

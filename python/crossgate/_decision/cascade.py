@@ -231,6 +231,7 @@ def _asked(request: Request, stage1: Stage1) -> _core.Request:
         sources=sources,
         documents=stage1.compared,
         needs_document=stage1.need,
+        names_unknown=stage1.unknown_name,
         min_confidence=None if options.min_confidence is None else float(options.min_confidence),
         coverage=None if options.coverage is None else float(options.coverage),
         max_shortlist=None if options.max_shortlist is None else int(options.max_shortlist),

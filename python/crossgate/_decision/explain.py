@@ -319,6 +319,8 @@ class _Explained(NamedTuple):
             text = f"it is number {needed} of those that pass, and the limit is {limit}"
             remedy = f"set `limit` to at least {needed}"
             return _Hurdle(text, remedy, {("request", "limit"): needed}, limit)
+        if dropped == "not_named":
+            return _Hurdle("the query names another document", "leave the name out of the query")
         if dropped == "below_cliff":
             text = f"the cosines fall steeply before it, which is number {rank} of stage 1"
             remedy = f"set `cliff_core` of the policy to at least {rank}"

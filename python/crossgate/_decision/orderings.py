@@ -6,6 +6,9 @@ from collections.abc import Sequence
 
 from crossgate._values.results import Hit, RouteResult
 
+NAMED = "named"
+"""The reason of a decision by names in the query."""
+
 
 def relevances(hits: Sequence[Hit]) -> list[float]:
     """Return the relevance of each hit, in [0, 1], or the score if any relevance is unknown.
@@ -42,7 +45,8 @@ def nearest(result: RouteResult, limit: int, least: float | None) -> tuple[Hit, 
     """Return the first candidates in the decision's order, selected or not.
 
     A model that chooses from the list loses little by a wrong tool, but fails without the right
-    one, and the thresholds of a selection would omit many of the right tools.
+    one, and the thresholds of a selection would omit many of the right tools. A prompt that
+    names documents gets these alone.
 
     Args:
         result: The decision.
@@ -50,6 +54,8 @@ def nearest(result: RouteResult, limit: int, least: float | None) -> tuple[Hit, 
         least: Return no candidates if the probability that any of them fits is lower, in [0, 1];
             an unknown probability counts as 1. None for no threshold.
     """
+    if result.reason == NAMED:
+        return result.selected
     if least is not None and result.any_fits is not None and result.any_fits < least:
         return ()
     return result.hits[:limit]

@@ -14,6 +14,7 @@ from crossgate._decision.context import Context, Conversation, sum_of_directions
 from crossgate._reranking.contract import OutOfTime
 from crossgate._retrieval.passages import Window, windows, with_window_cosines
 from crossgate._retrieval.spelling import corrected_to
+from crossgate._support.checks import safe_repr
 from crossgate._support.errors import CrossgateError, IndexFileError
 from crossgate._support.wording import counted
 from crossgate._values.results import Degradation, Document, ResultWarning, Vector, degradation
@@ -50,6 +51,7 @@ class Stage1:
         corrected: The text for stage 2 if words were corrected; None for that of the request.
         read: The text of the query for stage 2; empty for the query itself.
         context: The context of the query for the trace; empty without one.
+        unknown_name: Whether the query names a document that does not exist.
         everything: Scores all documents that the request allows, candidates or not; None if nothing
             was searched.
     """
@@ -67,6 +69,7 @@ class Stage1:
     corrected: str | None = None
     read: str = ""
     context: Mapping[str, Any] = field(default_factory=dict)
+    unknown_name: bool = False
     everything: Callable[[], Sequence[_core.Scored]] | None = None
 
 
@@ -216,6 +219,7 @@ def search_index(
     own, context = options.vector, options.context
     vector, degraded = (own, ()) if own is not None else _embedded(index, embed, prompt.searched)
     embedded = milliseconds(start)
+    named, unknown = index.named(prompt.request, allow=options.allow, deny=options.deny)
     search = partial(
         index.search,
         embed=False,
@@ -226,6 +230,7 @@ def search_index(
         per_channel=profile.per_channel,
         allow=options.allow,
         deny=options.deny,
+        named=named,
     )
     try:
         first = search(prompt.searched, vector)
@@ -274,7 +279,8 @@ def search_index(
             ).scored
         ),
         degraded=(*candidates.degraded, *steps.skipped, *failed),
-        warnings=spelling_warnings(corrections),
+        warnings=(*spelling_warnings(corrections), *_unknown_name(unknown)),
+        unknown_name=bool(unknown),
         corrected=query if corrections else None,
         timings={"embed": embedded, "search": milliseconds(start) - embedded},
         need=need,
@@ -385,6 +391,15 @@ def _with_windows(
     except Exception as error:  # the beginnings of the texts still have cosines
         return candidates.scored, chosen, (degradation("embedder", error),)
     return scored, chosen, ()
+
+
+def _unknown_name(unknown: tuple[str, str] | None) -> tuple[ResultWarning, ...]:
+    """Return a warning for a name that no document has, with the nearest id."""
+    if unknown is None:
+        return ()
+    name, nearest = unknown
+    detail = f"no document is called {safe_repr(name)}: the nearest name is {safe_repr(nearest)}"
+    return (ResultWarning(code="unknown_name", detail=detail),)
 
 
 def spelling_warnings(corrections: Mapping[str, str]) -> tuple[ResultWarning, ...]:

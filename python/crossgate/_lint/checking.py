@@ -570,7 +570,11 @@ def lint(
     for problem in problems:
         check_kind("a problem", problem, Problem, "a Problem of a reader")
     library = (index.get(id) for id in index.ids) if documents is None else documents
-    ordered = sorted(filter(None, library), key=lambda document: document.id)
+    # A skill that is never suggested takes no prompt of another.
+    suggested = (
+        document for document in library if document and document.metadata.get("implicit") is not False
+    )
+    ordered = sorted(suggested, key=lambda document: document.id)
     with_vectors = [
         replace(document, vector=index._core.vector(document.id)) for document in ordered
     ]

@@ -412,6 +412,7 @@ class Index:
         per_channel: int = 10,
         allow: Iterable[str] | None = None,
         deny: Iterable[str] = (),
+        named: Iterable[str] = (),
         **unknown: Never,
     ) -> SearchResult:
         """Score the documents by words, and by meaning if the index has vectors.
@@ -437,6 +438,8 @@ class Index:
                 least 2.
             allow: Consider only these ids; None for all.
             deny: Never consider these ids.
+            named: Ids of documents that the query names: they come first, also if their metadata
+                reserves them for that (`"implicit": false`).
             unknown: Not accepted: raises TypeError, which names `limit` for `k`, `top_k` and
                 `top_n`.
 
@@ -468,6 +471,7 @@ class Index:
             per_channel=max(per_channel, min(limit or 0, sys.maxsize)),
             allow=None if allow is None else check_ids("allow", allow),
             deny=check_ids("deny", deny),
+            named=check_ids("named", named),
         )
         if vector is not None or not embed:
             scored, texts = search(query, vector if self.dimension else None)
@@ -484,6 +488,33 @@ class Index:
         scored, texts = scored[:limit], texts[:limit]
         pairs = zip(scored, texts, strict=True)
         return SearchResult(scored, {hit.id: _document(hit.id, *text) for hit, text in pairs})
+
+    def named(
+        self, prompt: str, *, allow: Iterable[str] | None = None, deny: Iterable[str] = ()
+    ) -> tuple[list[str], tuple[str, str] | None]:
+        """Return the ids of the documents that a prompt names exactly.
+
+        The forms are `/name` at the start, `mcp__server__tool`, `$name`, `@name`, "use the name
+        skill", and a name in the manner of code in backticks or behind a verb such as "use".
+
+        Args:
+            prompt: The prompt.
+            allow: Consider only these ids; None for all.
+            deny: Never consider these ids.
+
+        Returns:
+            The ids, and a name that no document has, with the id nearest to it; None without one.
+
+        Raises:
+            InputError: `invalid_text` for a prompt that is not text; `out_of_range` for a single
+                text as ids.
+        """
+        check_text("the prompt", prompt)
+        allowed = None if allow is None else check_ids("allow", allow)
+        denied = check_ids("deny", deny)
+        ids, unknown = self._core.named(prompt)
+        known = (id for id in ids if id not in denied)
+        return [id for id in known if allowed is None or id in allowed], unknown
 
     def _vector(self, query: str) -> Vector | None:
         return self.load_embedder().embed([query])[0] if self.dimension else None

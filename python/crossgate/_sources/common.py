@@ -14,10 +14,6 @@ class Unusable(Exception):
         self.line = line
 
 
-class LeftOut(Unusable):
-    """Raised for a file that is left out on purpose, which is not an error."""
-
-
 def decoded(raw: bytes) -> str:
     """Decode UTF-8, without byte order mark and with line feeds as line ends."""
     try:

@@ -14,15 +14,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
-from crossgate._sources.common import LeftOut, Unusable, decoded, place_of, printable
+from crossgate._sources.common import Unusable, decoded, place_of, printable
 from crossgate._sources.markdown import ASCIIDOC, chunk_markdown, chunk_plain, is_stub
 from crossgate._sources.rows import document_from, parse_json
 from crossgate._sources.skill_files import (
     description_of,
     document_of_entry,
     front_matter,
+    is_manual,
     may_be_suggested,
-    refuse_manual,
     text_of,
     texts_of,
     triggers_of,
@@ -97,8 +97,7 @@ class Loaded:
     Attributes:
         documents: The documents in the order of the paths, and below a path in that of the names.
         problems: Files and rows that cannot be used or were renamed, in the same order.
-        left_out: Skills that are left out on purpose: those that their authors reserve for people,
-            and files below another skill. They are not errors.
+        left_out: Files below another skill, which are left out on purpose and no errors.
         places: File and line of each document, by its id.
     """
 
@@ -317,8 +316,6 @@ class _Reader:
                 self._read_tools(path)
             else:
                 self._read_rows(path)
-        except LeftOut as error:
-            self._leave_out(path, str(error))
         except Unusable as error:
             self._report(path, error.line, str(error))
         except OSError as error:
@@ -330,7 +327,6 @@ class _Reader:
     def _read_skill(self, path: str, root: str, below: str) -> None:
         """Add the skill of one SKILL.md."""
         values, body = front_matter(decoded(read_source(path, SKILL_BYTES)))
-        refuse_manual(values)
         text = description_of(values)
         folder = _portable(os.path.dirname(below)) or _folder_name(root)
         name = text_of(values, "name") or os.path.basename(folder) or _SKILL
@@ -342,7 +338,7 @@ class _Reader:
         for key in _KEPT:
             if value := text_of(values, key) or texts_of(values, key):
                 metadata[key] = value
-        if self._is_reserved(os.path.dirname(path)):
+        if is_manual(values) or self._is_reserved(os.path.dirname(path)):
             metadata["implicit"] = False
         place = printable(path)
         first = self._skills.setdefault((name, text), place)
@@ -445,8 +441,6 @@ class _Reader:
                 document = document_of_entry(entry, server)
                 other = f"{document.id} ({server})"
                 self._add(document, SourceLocation(server), other=other, label=f"skill {number}: ")
-            except LeftOut as error:
-                self._leave_out(server, f"skill {number}: {error}")
             except Unusable as error:
                 self._report(server, None, f"skill {number}: {error}")
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from itertools import takewhile
 from typing import NamedTuple
 
-from crossgate._sources.common import LeftOut, Unusable, is_unicode
+from crossgate._sources.common import Unusable, is_unicode
 from crossgate._sources.yaml_documents import Scalar, parse_scalars, parse_yaml
 from crossgate._values.results import Document
 
@@ -112,7 +112,6 @@ def document_of_entry(entry: object, server: str) -> Document:
     """Return the document of a skill that an MCP server lists, from its front matter.
 
     Raises:
-        LeftOut: As `refuse_manual`.
         Unusable: If URI, name or description is missing.
     """
     given = entry if isinstance(entry, dict) else {}
@@ -122,19 +121,15 @@ def document_of_entry(entry: object, server: str) -> Document:
     uri, name, text = (value.strip() if isinstance(value, str) else "" for value in found)
     if not all((uri, name, text)) or not is_unicode(uri + name + text):
         raise Unusable("an entry of skills/list needs a uri, and a name and description as text")
+    metadata: dict[str, object] = {"server": server, "uri": uri}
     if any(front.get(key) is True for key in _MANUAL):
-        raise LeftOut("disable-model-invocation reserves it for people")
-    return Document(id=name, title=name, text=text, metadata={"server": server, "uri": uri})
+        metadata["implicit"] = False
+    return Document(id=name, title=name, text=text, metadata=metadata)
 
 
-def refuse_manual(values: dict[str, Value]) -> None:
-    """Raise for a skill that its author reserves for people.
-
-    Raises:
-        LeftOut: If `disable-model-invocation` is true.
-    """
-    if any(key in values and values[key].text.lower() in _YES for key in _MANUAL):
-        raise LeftOut("disable-model-invocation reserves it for people")
+def is_manual(values: dict[str, Value]) -> bool:
+    """Return whether `disable-model-invocation` reserves a skill for people who name it."""
+    return any(key in values and values[key].text.lower() in _YES for key in _MANUAL)
 
 
 def may_be_suggested(settings: str) -> bool:

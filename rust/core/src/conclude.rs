@@ -40,6 +40,8 @@ codes! {
         BelowCliff = "below_cliff",
         /// It was not in the pool of stage 2, or the reranker gave it no score.
         NotReranked = "not_reranked",
+        /// The query names another document, or one that does not exist.
+        NotNamed = "not_named",
         /// Its blend is too low.
         Disagreement = "disagreement",
         /// Its combined score is below the policy's `rerank_min`.
@@ -151,7 +153,9 @@ pub fn conclude(
     policy: &Policy,
 ) -> Result<Decision> {
     check(pairs)?;
-    let Order { mut ranked, known, stage } = if gated.verdict == Verdict::NothingRelevant {
+    let Order { mut ranked, known, stage } = if gated.is_by_name() {
+        Order::by_name(gated)
+    } else if gated.verdict == Verdict::NothingRelevant {
         Order::nothing_relevant(gated, profile)
     } else if pairs.is_empty() {
         Order::of_stage1(gated, profile, policy)
@@ -228,6 +232,11 @@ fn shortlist(
 ) -> Listed {
     if ranked.is_empty() || matches!(gated.reason, Reason::BelowFloor | Reason::NoOverlap) {
         return Listed::default();
+    }
+    if gated.is_by_name() {
+        let named = ranked.iter().filter(|ranked| ranked.dropped.is_none());
+        let ids: Vec<String> = named.map(|named| named.candidate.id.clone()).collect();
+        return Listed { ids, ..Listed::default() };
     }
     let fitted = &profile.shortlist;
     let promises = if stage == Stage::Second { &fitted.stage2 } else { &fitted.stage1 };
@@ -397,6 +406,35 @@ impl<'a> Order<'a> {
             }),
         });
         Self { ranked: ranked.collect(), known, stage: Stage::First }
+    }
+
+    /// The documents that the query names, whatever their scores; none if it names an unknown one.
+    fn by_name(gated: &'a Gated) -> Self {
+        let mut selected = 0;
+        let ranked = gated.scored.iter().enumerate().map(|(position, candidate)| {
+            let dropped = if !candidate.is_named {
+                Some(Dropped::NotNamed)
+            } else if gated.limit.is_some_and(|limit| selected >= limit) {
+                Some(Dropped::OverLimit)
+            } else {
+                selected += 1;
+                None
+            };
+            Ranked {
+                candidate,
+                position,
+                score: Some(candidate.blend),
+                stage2_rank: None,
+                relevance: Some(f64::from(u8::from(candidate.is_named))),
+                truncated: false,
+                dropped,
+            }
+        });
+        let ranked: Vec<_> = ranked.collect();
+        let any_fits = Some(f64::from(u8::from(gated.reason == Reason::Named)));
+        let mut known = Probabilities::default();
+        known.any_fits = any_fits;
+        Self { ranked, known, stage: Stage::First }
     }
 
     fn of_stage1(gated: &'a Gated, profile: &Profile, policy: &Policy) -> Self {

@@ -42,6 +42,10 @@ codes! {
         LexicalWinner = "lexical_winner",
         /// None of the rules above applies.
         Undecided = "undecided",
+        /// The query names a document exactly.
+        Named = "named",
+        /// The query names a document that does not exist.
+        UnknownName = "unknown_name",
         /// Stage 2 decided the order.
         Reranked = "reranked",
         /// No candidate passed the guardrails.
@@ -71,6 +75,8 @@ value! {
         pub documents: Option<usize>,
         /// Probability that the query needs any document, in [0, 1]; absent: 1.
         pub needs_document: Option<f64>,
+        /// Whether the query names a document that does not exist.
+        pub names_unknown: bool,
         /// The least confidence of an answer, in [0, 1], in addition to the profile's threshold.
         pub min_confidence: Option<f64>,
         /// Probability, in (0, 1), with which the shortlist is to contain a fitting candidate if
@@ -130,6 +136,13 @@ value! {
         /// The most candidates on the shortlist, from the request.
         #[serde(skip)]
         pub max_shortlist: Option<usize>,
+    }
+}
+
+impl Gated {
+    /// Whether the name of a document in the query decides, and no score does.
+    pub(crate) fn is_by_name(&self) -> bool {
+        matches!(self.reason, Reason::Named | Reason::UnknownName)
     }
 }
 
@@ -201,6 +214,10 @@ pub fn gate(
     });
     let known = Probabilities::after_stage1(&positions, signals.as_ref(), profile);
     let (verdict, reason) = match &signals {
+        _ if scored.iter().any(|candidate| candidate.is_named) => {
+            (Verdict::Confident, Reason::Named)
+        }
+        _ if request.names_unknown => (Verdict::NothingRelevant, Reason::UnknownName),
         None if scored.is_empty() => (Verdict::NothingRelevant, Reason::NoCandidates),
         None => (Verdict::NothingRelevant, Reason::BelowFloor),
         Some(signals) => {

@@ -237,6 +237,12 @@ impl Hints {
             .collect()
     }
 
+    /// The documents with a trigger of the same terms.
+    pub(crate) fn with_trigger(&self, trigger: &str, analyzer: Analyzer) -> Vec<u32> {
+        let slots = self.triggers.get(&analyzer.terms(trigger).join(" "));
+        slots.map(|slots| slots.iter().copied().collect()).unwrap_or_default()
+    }
+
     /// The hints of these documents alone, numbered from 0.
     pub(crate) fn compacted(&self, live: &[u32]) -> Self {
         let numbers: HashMap<u32, u32> = live.iter().copied().zip(0..).collect();

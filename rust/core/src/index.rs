@@ -1,7 +1,8 @@
 //! The index: documents with their terms and vectors, searched by BM25 and cosine in one pass.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::cell::OnceCell;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,7 @@ use crate::error::{Damage, Error, Kind, Result};
 use crate::evidence::{Evidence, EvidenceWeights};
 use crate::exclusions::strip_exclusions;
 use crate::hints::{Asked, Entry, HintVectors, Hinted, Hints, Prompts, Query};
+use crate::names::{Library, Names, folded, likeness, names, server_and_tool};
 use crate::stage1::{Blend, Scored, Span, best_first};
 use crate::technologies::Project;
 use crate::terms::number_of;
@@ -34,7 +36,8 @@ pub struct Record {
     /// Parts of the body that can be read alone, in order and without overlap. The rest of the body
     /// is stored and not searched.
     pub passages: Vec<Span>,
-    /// A JSON object of the caller, which is stored and never interpreted.
+    /// A JSON object of the caller. With `implicit` as `false`, a query finds the document by its name
+    /// alone; the rest is stored and never interpreted.
     pub metadata: String,
     /// Whether the text is a description, from which triggers are read, and in which the sentences
     /// that exclude something are not searched; see [`crate::description`].
@@ -62,6 +65,14 @@ impl Record {
     /// The text that is searched: exclusions would match the queries that they exclude.
     fn purpose(&self) -> Cow<'_, str> {
         if self.is_description { strip_exclusions(&self.text) } else { Cow::Borrowed(&self.text) }
+    }
+
+    /// Whether the author reserves the document for queries that name it.
+    fn is_manual(&self) -> bool {
+        // Most documents say nothing about it, and then nothing is parsed.
+        self.metadata.contains("\"implicit\"")
+            && serde_json::from_str::<serde_json::Value>(&self.metadata)
+                .is_ok_and(|metadata| metadata.get("implicit") == Some(&false.into()))
     }
 
     /// Passes the hints to a function: those of the record, followed by those of the text.
@@ -106,6 +117,8 @@ pub struct SearchOptions<'a> {
     /// Intercept and weights of the linear model of a document's usefulness in a session, over its
     /// vector; none outside a session.
     pub usefulness: Option<&'a (f64, Vec<f32>)>,
+    /// Ids of the documents that the query names exactly: see [`Index::named`].
+    pub named: &'a HashSet<String>,
 }
 
 static NO_IDS: LazyLock<HashSet<String>> = LazyLock::new(HashSet::new);
@@ -121,14 +134,26 @@ impl Default for SearchOptions<'_> {
             project: Project::default(),
             history: &[],
             usefulness: None,
+            named: &NO_IDS,
         }
     }
+}
+
+/// The documents that a query names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Named {
+    /// Their ids, in the order of the query.
+    pub ids: Vec<String>,
+    /// A name that no document has, and the id that is most like it.
+    pub unknown: Option<(String, String)>,
 }
 
 /// A document in memory, or in a block of an open file.
 #[derive(Clone, Debug)]
 pub(crate) struct Slot {
     pub(crate) id: Arc<str>,
+    /// Whether a query finds it by its name alone.
+    pub(crate) is_manual: bool,
     record: Stored,
 }
 
@@ -143,8 +168,8 @@ enum Stored {
 #[derive(Debug)]
 pub(crate) struct FileRecords {
     pub(crate) block: Lazy<Vec<Record>>,
-    /// Their ids and numbers of passages in the table of the file.
-    pub(crate) rows: Vec<(Arc<str>, u32)>,
+    /// Their ids, numbers of passages and whether they are manual, in the table of the file.
+    pub(crate) rows: Vec<(Arc<str>, u32, bool)>,
 }
 
 impl FileRecords {
@@ -152,9 +177,12 @@ impl FileRecords {
         let records = self.block.get(|bytes| {
             let records: Vec<Record> = postcard::from_bytes(bytes)
                 .map_err(|_| Error::corrupt(Damage::DocumentsUnreadable))?;
-            let matches = |(record, (id, passages)): (&Record, &(Arc<str>, u32))| {
-                *record.id == **id && number_of(record.passages.len()) == *passages
-            };
+            let matches =
+                |(record, (id, passages, is_manual)): (&Record, &(Arc<str>, u32, bool))| {
+                    *record.id == **id
+                        && number_of(record.passages.len()) == *passages
+                        && record.is_manual() == *is_manual
+                };
             if records.len() != self.rows.len() || !records.iter().zip(&self.rows).all(matches) {
                 return Err(Error::corrupt(Damage::DocumentsNotInTable));
             }
@@ -172,9 +200,9 @@ impl Slot {
     pub(crate) fn of_records(records: FileRecords) -> impl Iterator<Item = Self> {
         let records = Arc::new(records);
         let slot = move |position: usize| {
-            let (id, _) = records.rows.get(position)?;
+            let (id, _, is_manual) = records.rows.get(position)?;
             let record = Stored::InFile(Arc::clone(&records), position);
-            Some(Self { id: Arc::clone(id), record })
+            Some(Self { id: Arc::clone(id), is_manual: *is_manual, record })
         };
         (0..).map_while(slot)
     }
@@ -383,7 +411,12 @@ impl Index {
             record.with_hints(|hinted| hints.add(slot, hinted, &vectors, analyzer, dimension))?;
             let id: Arc<str> = record.id.as_str().into();
             self.by_id.insert(Arc::clone(&id), slot);
-            self.slots.push(Some(Slot { id, record: Stored::InMemory(Arc::new(record)) }));
+            let is_manual = record.is_manual();
+            self.slots.push(Some(Slot {
+                id,
+                is_manual,
+                record: Stored::InMemory(Arc::new(record)),
+            }));
             self.compact_if_sparse()?;
         }
         Ok(())
@@ -530,6 +563,35 @@ impl Index {
         Ok(is_changed)
     }
 
+    /// The documents that a prompt names exactly, as `/name`, `mcp__server__tool` or "use the name
+    /// skill": by id, or by title if the text is a description.
+    ///
+    /// Spellings of a name with hyphens, underscores or spaces and in any case are the same, unless a
+    /// document has the exact id. A library without descriptions has no names.
+    pub fn named(&self, prompt: &str) -> Result<Named> {
+        let Some((_, first)) = self.live().next() else { return Ok(Named::default()) };
+        if !first.record()?.is_description {
+            return Ok(Named::default());
+        }
+        let library = Titles { index: self, by_name: OnceCell::new() };
+        let Names { known, unknown } = names(prompt, &library)?;
+        let mut ids = Vec::new();
+        for name in known {
+            for id in library.called(&name)? {
+                if !ids.contains(&id) {
+                    ids.push(id);
+                }
+            }
+        }
+        let nearest = |name: String| {
+            let tool = server_and_tool(&name).map_or(name.as_str(), |(_, tool)| tool);
+            let scored = self.live().map(|(_, slot)| (likeness(tool, base(&slot.id)), &*slot.id));
+            let (_, nearest) = scored.min_by(|left, right| best_first(*left, *right))?;
+            Some((name, nearest.to_owned()))
+        };
+        Ok(Named { ids, unknown: unknown.and_then(nearest) })
+    }
+
     /// The best candidates by cosine, by BM25 and by blend, and those with triggers and examples of
     /// the query, with their documents, best blend first.
     ///
@@ -577,7 +639,10 @@ impl Index {
         let query = Query { terms: &terms, unit, bm25: &self.bm25 };
         let asked = self.hints()?.ask(query)?;
         let known: HashSet<u32> = best.iter().map(|candidate| candidate.number).collect();
-        for number in asked.recalled(options.per_channel) {
+        let named = options.named.iter().filter_map(|id| self.by_id.get(id.as_str()).copied());
+        let recalled: BTreeSet<u32> =
+            asked.recalled(options.per_channel).into_iter().chain(named).collect();
+        for number in recalled {
             let Some(slot) = self.eligible(number, options).filter(|_| !known.contains(&number))
             else {
                 continue;
@@ -621,8 +686,12 @@ impl Index {
                 Ok((Candidate { blend, ..candidate }, evidence))
             })
             .collect::<Result<_>>()?;
+        let is_named = |slot: &Slot| options.named.contains(&*slot.id);
         best.sort_by(|(left, _), (right, _)| {
-            best_first((left.blend, &left.slot.id), (right.blend, &right.slot.id))
+            let named = is_named(right.slot).cmp(&is_named(left.slot));
+            let by_blend =
+                || best_first((left.blend, &left.slot.id), (right.blend, &right.slot.id));
+            named.then_with(by_blend)
         });
         let with_record = best.iter().map(|(candidate, evidence)| {
             let record = candidate.slot.record()?;
@@ -636,6 +705,7 @@ impl Index {
                 passage: passage.and_then(|number| record.passages.get(number).copied()),
                 coverage: None,
                 evidence: *evidence,
+                is_named: options.named.contains(&record.id),
             };
             Ok((result, record))
         });
@@ -742,7 +812,8 @@ impl Index {
     fn eligible(&self, number: u32, options: &SearchOptions<'_>) -> Option<&Slot> {
         let slot = self.slots.get(number as usize)?.as_ref()?;
         let allowed = options.allow.is_none_or(|allowed| allowed.contains(&*slot.id));
-        (allowed && !options.deny.contains(&*slot.id)).then_some(slot)
+        let manual = slot.is_manual && !options.named.contains(&*slot.id);
+        (allowed && !manual && !options.deny.contains(&*slot.id)).then_some(slot)
     }
 
     /// Hash of all documents, which does not depend on their order.
@@ -773,6 +844,75 @@ impl Index {
         head.extend(self.analyzer.terms(&record.purpose()));
         let of_passage = |span: &Span| self.analyzer.terms(record.passage(*span));
         Fields { head, passages: record.passages.iter().map(of_passage).collect() }
+    }
+}
+
+/// An id without the file in brackets behind the name of one of several documents: "pdf (work)".
+fn base(id: &str) -> &str {
+    id.strip_suffix(')').and_then(|id| id.rsplit_once(" (")).map_or(id, |(name, _)| name)
+}
+
+/// The names of the documents of an index.
+struct Titles<'a> {
+    index: &'a Index,
+    /// The ids by their folded names; read for the first form of a name.
+    by_name: OnceCell<HashMap<String, Vec<&'a str>>>,
+}
+
+impl Titles<'_> {
+    /// The ids of the documents with a name.
+    fn called(&self, name: &str) -> Result<Vec<String>> {
+        if self.index.contains(name) {
+            return Ok(vec![name.to_owned()]);
+        }
+        if let Some((server, tool)) = server_and_tool(name) {
+            let all = self.called(tool)?;
+            let of_server = |id: &&String| id.to_lowercase().contains(&server.to_lowercase());
+            let own: Vec<String> = all.iter().filter(of_server).cloned().collect();
+            return Ok(if own.is_empty() { all } else { own });
+        }
+        let by_name = self.by_name.get_or_init(|| {
+            let mut by_name: HashMap<String, Vec<&str>> = HashMap::new();
+            for (_, slot) in self.index.live() {
+                by_name.entry(folded(base(&slot.id))).or_default().push(&slot.id);
+            }
+            by_name
+        });
+        if let Some(ids) = by_name.get(&folded(name)) {
+            return Ok(ids.iter().map(|id| (*id).to_owned()).collect());
+        }
+        let mut titled = Vec::new();
+        for slot in self.index.hints()?.with_trigger(name, self.index.analyzer) {
+            let slot = self.index.slots.get(slot as usize).and_then(Option::as_ref);
+            let Some(record) = slot.map(Slot::record).transpose()? else { continue };
+            if folded(&record.title) == folded(name) {
+                titled.push(record.id.clone());
+            }
+        }
+        // `/plugin:skill` calls a skill that the index may hold without its plug-in.
+        match name.split_once(':') {
+            Some((_, inner)) if titled.is_empty() && !inner.is_empty() => self.called(inner),
+            _ => Ok(titled),
+        }
+    }
+}
+
+impl Library for Titles<'_> {
+    fn has(&self, name: &str) -> Result<bool> {
+        Ok(!self.called(name)?.is_empty())
+    }
+
+    fn mentions(&self, terms: &[String]) -> Result<bool> {
+        for term in terms {
+            if self.index.bm25.heads_with(term)? > 0 {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn analyzer(&self) -> Analyzer {
+        self.index.analyzer
     }
 }
 

@@ -21,6 +21,7 @@ mod dense;
 mod error;
 mod file;
 mod lists;
+mod names;
 #[cfg(feature = "python")]
 mod python;
 mod steps;

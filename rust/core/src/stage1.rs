@@ -60,7 +60,15 @@ value! {
         /// Evidence beside the scores.
         #[serde(default, skip_serializing_if = "Evidence::is_none")]
         pub evidence: Evidence,
+        /// Whether the query names the document exactly, so that it alone is selected.
+        #[serde(default, skip_serializing_if = "is_false")]
+        pub is_named: bool,
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 value! {
@@ -205,9 +213,12 @@ pub fn with_external_scores(
     candidates
 }
 
-/// Sorts by blend, best first.
+/// Sorts by blend, best first, with the documents that the query names before all others.
 pub fn sort(candidates: &mut [Scored]) {
-    candidates.sort_by(|left, right| best_first((left.blend, &left.id), (right.blend, &right.id)));
+    candidates.sort_by(|left, right| {
+        let named = right.is_named.cmp(&left.is_named);
+        named.then_with(|| best_first((left.blend, &left.id), (right.blend, &right.id)))
+    });
 }
 
 #[cfg(test)]

@@ -188,7 +188,7 @@ impl Index {
     /// The best candidates and their documents.
     #[pyo3(signature = (
         query, vector, *, per_channel, blend=None, evidence=None, technologies=Vec::new(),
-        history=Vec::new(), usefulness=None, allow=None, deny=HashSet::new(),
+        history=Vec::new(), usefulness=None, allow=None, deny=HashSet::new(), named=HashSet::new(),
     ))]
     #[expect(clippy::too_many_arguments, reason = "all are keyword arguments")]
     #[expect(clippy::needless_pass_by_value, reason = "PyO3 passes owned sets")]
@@ -205,6 +205,7 @@ impl Index {
         usefulness: Option<(f64, Vec<f32>)>,
         allow: Option<HashSet<String>>,
         deny: HashSet<String>,
+        named: HashSet<String>,
     ) -> PyResult<(Vec<Scored>, Vec<Text<'py>>)> {
         let vector = vector.map(numbers).transpose()?;
         let blend = blend.copied().unwrap_or_default();
@@ -222,11 +223,22 @@ impl Index {
             project,
             history,
             usefulness,
+            named: &named,
         };
         // Both are from the same version, so a document cannot change between score and text.
         let index = py.detach(|| self.read());
         let found = py.detach(|| index.search(query, vector.as_deref(), &options))?;
         Ok(found.into_iter().map(|(scored, record)| (scored, text_of(py, record))).unzip())
+    }
+
+    /// The ids of the documents that a prompt names, and a name that none has with the nearest id.
+    fn named(
+        &self,
+        py: Python<'_>,
+        prompt: &str,
+    ) -> PyResult<(Vec<String>, Option<(String, String)>)> {
+        let found = py.detach(|| self.read().named(prompt))?;
+        Ok((found.ids, found.unknown))
     }
 
     #[getter]

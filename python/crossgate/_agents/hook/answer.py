@@ -250,9 +250,9 @@ def answer(
         return HookAnswer(outcome="skipped", reason="not_a_person")
     if not prompt.text.replace("\0", "").strip():
         return HookAnswer(outcome="skipped", reason="empty_prompt")
-    if is_command(prompt.text):
-        return HookAnswer(outcome="skipped", reason="command")
     path = index_of(options, library)
+    if is_command(prompt.text) and not _names_a_skill(path, prompt.text):
+        return HookAnswer(outcome="skipped", reason="command")
     if not options.index and not library.sources:
         return HookAnswer(outcome="skipped", reason="no_skills", detail="the agent has no skills")
     if not os.path.isfile(path) and not options.index and not was_indexed(library):
@@ -286,16 +286,25 @@ def answer(
 
 
 def _refused(result: RouteResult, options: HookOptions, library: SkillLibrary) -> tuple[str, ...]:
-    """Return the ids of hits that are denied by name, reserved for people, or deleted."""
+    """Return the ids of hits that are denied by name or deleted."""
     refused = []
     for hit in result.hits:
         path = file_of(hit)
         names = {_name_in_agent(hit, path, library), os.path.basename(os.path.dirname(path))}
         unusable = path and not options.index and not os.path.exists(path)
-        unusable = unusable or hit.document.metadata.get("implicit") is False
         if hit.id not in options.deny and (unusable or not names.isdisjoint(options.deny)):
             refused.append(hit.id)
     return tuple(refused)
+
+
+def _names_a_skill(path: Path, prompt: str) -> bool:
+    """Return whether a prompt names a skill of the index; a command of the agent names none."""
+    from crossgate._retrieval.document_index import Index
+
+    try:
+        return os.path.isfile(path) and bool(Index.open(path).named(prompt)[0])
+    except CrossgateError:  # the decision reports a broken index
+        return False
 
 
 def index_of(options: HookOptions, library: SkillLibrary) -> Path:
@@ -484,7 +493,13 @@ def _skill_tool(agent: Agent, options: HookOptions, hits: Sequence[Hit]) -> str:
 
 
 def _is_hidden(hit: Hit, options: HookOptions) -> bool:
-    """Return whether the agent does not list a skill: of an index, parked, or of another folder."""
+    """Return whether the agent's own tool cannot load a skill.
+
+    It loads no skill of an index or of another folder, none that is parked, and none that the
+    author reserves for people.
+    """
+    if hit.document.metadata.get("implicit") is False:
+        return True
     root = str(hit.document.metadata.get("root"))
     return bool(options.index) or is_parked_folder(root) or root in options.skills
 
