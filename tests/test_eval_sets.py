@@ -23,9 +23,11 @@ SETS = {
     "languages": {"request": 52, "chat": 8},
     **{f"sure/{of}": {"sure": 15} for of in ("skills", "home", "office", "developer")},
     "taught": {"misroute": 60, "phrasing": 120, "ordinary": 180},
+    "codehost": {"question": 9, "order": 7},
+    "names": {"word": 90, "skill": 30},
 }
 """The number of prompts of each kind."""
-NO_MATCH = {"trap", "chitchat", "chat", "no_pair", "other_number", "no_sibling"}
+NO_MATCH = {"word", "trap", "chitchat", "chat", "no_pair", "other_number", "no_sibling"}
 EITHER = {"mention_only", "excluded", "phrasing", "ordinary", *SETS["sessions"]}
 """Kinds of which some prompts have a match."""
 

@@ -232,6 +232,7 @@ def _asked(request: Request, stage1: Stage1) -> _core.Request:
         documents=stage1.compared,
         needs_document=stage1.need,
         names_unknown=stage1.unknown_name,
+        unreadable=stage1.unreadable,
         min_confidence=None if options.min_confidence is None else float(options.min_confidence),
         coverage=None if options.coverage is None else float(options.coverage),
         max_shortlist=None if options.max_shortlist is None else int(options.max_shortlist),

@@ -252,10 +252,12 @@ class Router:
         stage1 = search_index(
             self.index, self._load_embedder, prompt, options, self.profile, deadline
         )
+        unreadable, warnings = self._unreadable(prompt)
         return replace(
             stage1,
+            unreadable=unreadable,
             degraded=(*self._notes, *stage1.degraded),
-            warnings=(*self._warnings, *self._unreadable(prompt), *stage1.warnings),
+            warnings=(*self._warnings, *warnings, *stage1.warnings),
         )
 
     def _readers(self, prompt: Prompt) -> Chain:
@@ -268,14 +270,14 @@ class Router:
             return self._rerankers
         return self._rerankers if is_english(prompt.request) else Chain(None)
 
-    def _unreadable(self, prompt: Prompt) -> tuple[ResultWarning, ...]:
-        """Return a warning if the request is in a language that a model cannot read."""
+    def _unreadable(self, prompt: Prompt) -> tuple[bool, tuple[ResultWarning, ...]]:
+        """Return whether stage 1 cannot read the request, and a warning if a model cannot."""
         models = [self.index.embedder, *self._readers(prompt).identities]
         limited = {name: languages for name in models if name and (languages := languages_of(name))}
         if not self.index.embedder and self.index.language == "english":
             limited["the index"] = ("English",)
         if not limited:
-            return ()
+            return False, ()
         language = _core.language(prompt.request[:LANGUAGE_CHARS])
         unable = [
             f"{name.partition('@')[0]} reads {' and '.join(languages)} only"
@@ -283,13 +285,17 @@ class Router:
             if language is not None and language not in languages
         ]
         if not unable:
-            return ()
+            return False, ()
         detail = (
             f"the query seems to be in {language}, but {' and '.join(unable)}: pip install "
             "'crossgate[multilingual]', or use an embedder and a reranker that read it "
             "(crossgate index --embedder FOLDER, route --reranker FOLDER)"
         )
-        return (ResultWarning(code="unsupported_language", detail=detail),)
+        # An index without vectors compares words, in whatever language.
+        unreadable = bool(self.index.embedder) and language not in (
+            limited.get(self.index.embedder) or (language,)
+        )
+        return unreadable, (ResultWarning(code="unsupported_language", detail=detail),)
 
     def _load_embedder(self) -> Embedder:
         return self.index.load_embedder() if self._embedder is None else self._embedder

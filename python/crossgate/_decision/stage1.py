@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from heapq import nlargest
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import crossgate._core as _core
 from crossgate._decision.context import Context, Conversation, sum_of_directions, trace_of
+from crossgate._decision.plain_names import with_plain_names
 from crossgate._reranking.contract import OutOfTime
 from crossgate._retrieval.passages import Window, windows, with_window_cosines
 from crossgate._retrieval.spelling import corrected_to
@@ -51,6 +53,7 @@ class Stage1:
         corrected: The text for stage 2 if words were corrected; None for that of the request.
         read: The text of the query for stage 2; empty for the query itself.
         context: The context of the query for the trace; empty without one.
+        unreadable: Whether the model of the vectors does not read the language of the query.
         unknown_name: Whether the query names a document that does not exist.
         everything: Scores all documents that the request allows, candidates or not; None if nothing
             was searched.
@@ -69,6 +72,7 @@ class Stage1:
     corrected: str | None = None
     read: str = ""
     context: Mapping[str, Any] = field(default_factory=dict)
+    unreadable: bool = False
     unknown_name: bool = False
     everything: Callable[[], Sequence[_core.Scored]] | None = None
 
@@ -219,6 +223,7 @@ def search_index(
     own, context = options.vector, options.context
     vector, degraded = (own, ()) if own is not None else _embedded(index, embed, prompt.searched)
     embedded = milliseconds(start)
+    asks = None if own is not None else _asks(load_embedder, vector)
     named, unknown = index.named(prompt.request, allow=options.allow, deny=options.deny)
     search = partial(
         index.search,
@@ -231,6 +236,7 @@ def search_index(
         allow=options.allow,
         deny=options.deny,
         named=named,
+        asks=asks,
     )
     try:
         first = search(prompt.searched, vector)
@@ -267,6 +273,16 @@ def search_index(
     if need is not None and conversation.goes_on:
         need = max(need, _need(load_embedder, candidates.vector) or 0.0)
     scored, chosen, failed = _with_windows(candidates, query, index, load_embedder, profile, steps)
+    if own is None and vector is not None and not conversation.goes_on:
+        documents, before = candidates.documents, scored
+        try:
+            scored = steps.run(
+                lambda: with_plain_names(before, documents, query, index.language, embed, profile),
+                before,
+                "tell names from ordinary words",
+            )
+        except Exception as error:  # without this evidence, the scores still count
+            failed = (*failed, degradation("embedder", error))
     return Stage1(
         scored=scored,
         documents=candidates.documents,
@@ -322,6 +338,16 @@ def _need(
     if vector is None or embedder is None:
         return None
     return embedder.need(vector) if form is None else embedder.need_in_session(vector, form)
+
+
+def _asks(load_embedder: Callable[[], Embedder], vector: Vector | None) -> float | None:
+    """Return the probability that a query asks to read and not to act, or None if unknown."""
+    embedder = _with_heads(load_embedder)
+    if vector is None or embedder is None:
+        return None
+    with suppress(CrossgateError):  # the search names a broken vector
+        return embedder.asks(vector)
+    return None
 
 
 def _usefulness(load_embedder: Callable[[], Embedder]) -> tuple[float, Sequence[float]] | None:

@@ -413,6 +413,7 @@ class Index:
         allow: Iterable[str] | None = None,
         deny: Iterable[str] = (),
         named: Iterable[str] = (),
+        asks: float | None = None,
         **unknown: Never,
     ) -> SearchResult:
         """Score the documents by words, and by meaning if the index has vectors.
@@ -440,6 +441,8 @@ class Index:
             deny: Never consider these ids.
             named: Ids of documents that the query names: they come first, also if their metadata
                 reserves them for that (`"implicit": false`).
+            asks: Probability, in [0, 1], that the query asks to read and not to act; None if it is
+                unknown. It counts for tools whose metadata says whether they are `read_only`.
             unknown: Not accepted: raises TypeError, which names `limit` for `k`, `top_k` and
                 `top_n`.
 
@@ -456,6 +459,8 @@ class Index:
         check_text("the query", query)
         check_count("per_channel", per_channel, 2)
         check_limit(limit)
+        if asks is not None:
+            check_number("asks", asks, 0, 1)
         if blend is not None:
             check_kind("blend", blend, _core.Blend, "the blend of a Profile, or None")
         if evidence is not None:
@@ -472,6 +477,7 @@ class Index:
             allow=None if allow is None else check_ids("allow", allow),
             deny=check_ids("deny", deny),
             named=check_ids("named", named),
+            asks=asks,
         )
         if vector is not None or not embed:
             scored, texts = search(query, vector if self.dimension else None)

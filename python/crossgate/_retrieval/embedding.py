@@ -127,6 +127,23 @@ class OnnxEmbedder:
         head = self._heads["request"]
         return _core.needs_document(vector, head["intercept"], head["weights"])
 
+    def asks(self, vector: Vector) -> float | None:
+        """Return the probability that a query asks to read, and not to act.
+
+        models/fit_questions.py fits the head.
+
+        Args:
+            vector: The query's vector by this model.
+
+        Returns:
+            As `need`.
+
+        Raises:
+            InputError: As `need`.
+        """
+        head = None if self._heads is None else self._heads.get("question")
+        return head and _core.needs_document(vector, head["intercept"], head["weights"])
+
     def need_in_session(self, vector: Vector, form: Sequence[float]) -> float | None:
         """Return the probability that a prompt of a session with an agent needs any document.
 

@@ -334,12 +334,13 @@ def with_window_cosines(
     def read(found: _core.Scored) -> _core.Scored:
         if found.id not in chosen or found.cosine is None:
             return found
-        return found.replace(cosine=max(found.cosine, _cosine(query, vectors[found.id])))
+        return found.replace(cosine=max(found.cosine, cosine_of(query, vectors[found.id])))
 
     return _core.reblend(list(map(read, scored)), profile.blend, evidence=profile.evidence)
 
 
-def _cosine(one: Vector, other: Vector) -> float:
+def cosine_of(one: Vector, other: Vector) -> float:
+    """Return the cosine of two vectors, in [-1, 1]; 0 for a vector of zeros."""
     lengths = math.hypot(*one) * math.hypot(*other)
     return sum(map(mul, one, other)) / lengths if lengths else 0.0
 

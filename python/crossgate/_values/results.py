@@ -401,6 +401,7 @@ REASONS = {
     "no_overlap": "no document shares a word with the query",
     "confident_winner": "one document leads, so stage 1 decides without the cross-encoder",
     "lexical_winner": "the words match one document, and no other comes close",
+    "unreadable": "the models do not read the language of the query",
     "named": "the query names it",
     "unknown_name": "the query names what does not exist",
     "undecided": "no clear winner, and no cross-encoder available",

@@ -770,6 +770,9 @@ mod tests {
         other_technology: 0.0,
         other_version: -4.0,
         usefulness: 0.0,
+        plain_name: 0.0,
+        acts: 0.0,
+        reads: 0.0,
         other_date: -4.0,
     };
 

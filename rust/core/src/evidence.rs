@@ -72,6 +72,9 @@ evidence! {
     other_technology: "1 if the title names technologies that neither project nor query has.";
     other_version: "1 if query and description name other versions of the same thing.";
     usefulness: "How much sessions ask for what the document does, whatever the prompt.";
+    plain_name: "How far the query is from what the document does, if they share only words of its name.";
+    acts: "How surely the query asks to read, above even odds, if the tool acts.";
+    reads: "How surely the query asks to act, above even odds, if the tool only reads.";
     other_date: "Share of the dates of the query that the passage lacks.";
 }
 
@@ -86,9 +89,10 @@ impl Evidence {
         self.values().all(|value| value == 0.0)
     }
 
-    /// Whether the document or a user says that the document does not fit the query.
+    /// Whether the document or a user says that the document does not fit the query, or the tool would
+    /// act on a question.
     pub fn is_against(&self) -> bool {
-        self.counterexample >= COUNTEREXAMPLE || self.other_version > 0.0
+        self.counterexample >= COUNTEREXAMPLE || self.other_version > 0.0 || self.acts > 0.0
     }
 
     /// Whether the query contains a trigger that few other documents share.

@@ -42,6 +42,8 @@ codes! {
         LexicalWinner = "lexical_winner",
         /// None of the rules above applies.
         Undecided = "undecided",
+        /// The models do not read the language of the query, and it has no trigger of a document.
+        Unreadable = "unreadable",
         /// The query names a document exactly.
         Named = "named",
         /// The query names a document that does not exist.
@@ -77,6 +79,8 @@ value! {
         pub needs_document: Option<f64>,
         /// Whether the query names a document that does not exist.
         pub names_unknown: bool,
+        /// Whether the query is in a language that a model does not read.
+        pub unreadable: bool,
         /// The least confidence of an answer, in [0, 1], in addition to the profile's threshold.
         pub min_confidence: Option<f64>,
         /// Probability, in (0, 1), with which the shortlist is to contain a fitting candidate if
@@ -220,6 +224,9 @@ pub fn gate(
         _ if request.names_unknown => (Verdict::NothingRelevant, Reason::UnknownName),
         None if scored.is_empty() => (Verdict::NothingRelevant, Reason::NoCandidates),
         None => (Verdict::NothingRelevant, Reason::BelowFloor),
+        Some(_) if request.unreadable && !is_known(&considered) => {
+            (Verdict::NothingRelevant, Reason::Unreadable)
+        }
         Some(signals) => {
             // A lexical winner keeps the order of stage 1, so it must also be first in it.
             let lexical = policy.lexical.filter(|_| is_first_by_bm25(&considered));
@@ -305,6 +312,13 @@ fn is_refused(candidate: &Scored) -> bool {
 /// Below this probability that the query needs a document, no trigger is a reason to ask stage 2: the
 /// log-odds that any candidate fits are lower by 2.2 and more.
 const LEAST_NEED: f64 = 0.25;
+
+/// Whether the first candidate has a trigger of the query, or an example that is like it.
+fn is_known(considered: &[&Scored]) -> bool {
+    considered
+        .first()
+        .is_some_and(|Scored { evidence, .. }| evidence.trigger > 0.0 || evidence.example > 0.0)
+}
 
 /// Whether stage 2 would read a candidate with a trigger, for a query that may need a document.
 fn is_triggered(considered: &[&Scored], profile: &Profile, request: &Request) -> bool {

@@ -37,7 +37,7 @@ pub struct Record {
     /// is stored and not searched.
     pub passages: Vec<Span>,
     /// A JSON object of the caller. With `implicit` as `false`, a query finds the document by its name
-    /// alone; the rest is stored and never interpreted.
+    /// alone; `read_only` and `destructive` say what a tool does. The rest is never interpreted.
     pub metadata: String,
     /// Whether the text is a description, from which triggers are read, and in which the sentences
     /// that exclude something are not searched; see [`crate::description`].
@@ -69,10 +69,24 @@ impl Record {
 
     /// Whether the author reserves the document for queries that name it.
     fn is_manual(&self) -> bool {
-        // Most documents say nothing about it, and then nothing is parsed.
-        self.metadata.contains("\"implicit\"")
-            && serde_json::from_str::<serde_json::Value>(&self.metadata)
-                .is_ok_and(|metadata| metadata.get("implicit") == Some(&false.into()))
+        self.flag("implicit") == Some(false)
+    }
+
+    /// Whether a tool only reads; none if it is unknown, or no tool.
+    fn only_reads(&self) -> Option<bool> {
+        match self.flag("destructive") {
+            Some(true) => Some(false),
+            _ => self.flag("read_only"),
+        }
+    }
+
+    /// A value of the metadata that is true or false.
+    fn flag(&self, key: &str) -> Option<bool> {
+        // Most documents have none, and then nothing is parsed.
+        if !self.metadata.contains(key) {
+            return None;
+        }
+        serde_json::from_str::<serde_json::Value>(&self.metadata).ok()?.get(key)?.as_bool()
     }
 
     /// Passes the hints to a function: those of the record, followed by those of the text.
@@ -117,6 +131,8 @@ pub struct SearchOptions<'a> {
     /// Intercept and weights of the linear model of a document's usefulness in a session, over its
     /// vector; none outside a session.
     pub usefulness: Option<&'a (f64, Vec<f32>)>,
+    /// Probability that the query asks to read and not to act; none if unknown.
+    pub asks: Option<f64>,
     /// Ids of the documents that the query names exactly: see [`Index::named`].
     pub named: &'a HashSet<String>,
 }
@@ -134,6 +150,7 @@ impl Default for SearchOptions<'_> {
             project: Project::default(),
             history: &[],
             usefulness: None,
+            asks: None,
             named: &NO_IDS,
         }
     }
@@ -567,12 +584,8 @@ impl Index {
     /// skill": by id, or by title if the text is a description.
     ///
     /// Spellings of a name with hyphens, underscores or spaces and in any case are the same, unless a
-    /// document has the exact id. A library without descriptions has no names.
+    /// document has the exact id. Passages have no names.
     pub fn named(&self, prompt: &str) -> Result<Named> {
-        let Some((_, first)) = self.live().next() else { return Ok(Named::default()) };
-        if !first.record()?.is_description {
-            return Ok(Named::default());
-        }
         let library = Titles { index: self, by_name: OnceCell::new() };
         let Names { known, unknown } = names(prompt, &library)?;
         let mut ids = Vec::new();
@@ -589,7 +602,11 @@ impl Index {
             let (_, nearest) = scored.min_by(|left, right| best_first(*left, *right))?;
             Some((name, nearest.to_owned()))
         };
-        Ok(Named { ids, unknown: unknown.and_then(nearest) })
+        let unknown = match unknown.and_then(nearest) {
+            Some((_, nearest)) if !library.is_described(&nearest)? => None,
+            unknown => unknown,
+        };
+        Ok(Named { ids, unknown })
     }
 
     /// The best candidates by cosine, by BM25 and by blend, and those with triggers and examples of
@@ -678,6 +695,13 @@ impl Index {
                 let project = &options.project;
                 let mut evidence =
                     evidence(&asked, &versions, &candidate, project, of_query.as_ref())?;
+                if let Some(asks) = options.asks {
+                    (evidence.acts, evidence.reads) = match candidate.slot.record()?.only_reads() {
+                        Some(true) => (0.0, (1.0 - 2.0 * asks).max(0.0)),
+                        Some(false) => ((2.0 * asks - 1.0).max(0.0), 0.0),
+                        None => (0.0, 0.0),
+                    };
+                }
                 if let Some((dense, intercept, length, unit)) = &usefulness {
                     let cosine = f64::from(dense.cosine(candidate.number, unit)?);
                     evidence.usefulness = (intercept + length * cosine).clamp(0.0, 1.0);
@@ -860,9 +884,14 @@ struct Titles<'a> {
 }
 
 impl Titles<'_> {
+    /// Whether the text of the document with an id is a description.
+    fn is_described(&self, id: &str) -> Result<bool> {
+        Ok(self.index.get(id)?.is_some_and(|record| record.is_description))
+    }
+
     /// The ids of the documents with a name.
     fn called(&self, name: &str) -> Result<Vec<String>> {
-        if self.index.contains(name) {
+        if self.is_described(name)? {
             return Ok(vec![name.to_owned()]);
         }
         if let Some((server, tool)) = server_and_tool(name) {
@@ -878,10 +907,15 @@ impl Titles<'_> {
             }
             by_name
         });
-        if let Some(ids) = by_name.get(&folded(name)) {
-            return Ok(ids.iter().map(|id| (*id).to_owned()).collect());
-        }
         let mut titled = Vec::new();
+        for id in by_name.get(&folded(name)).into_iter().flatten() {
+            if self.is_described(id)? {
+                titled.push((*id).to_owned());
+            }
+        }
+        if !titled.is_empty() {
+            return Ok(titled);
+        }
         for slot in self.index.hints()?.with_trigger(name, self.index.analyzer) {
             let slot = self.index.slots.get(slot as usize).and_then(Option::as_ref);
             let Some(record) = slot.map(Slot::record).transpose()? else { continue };

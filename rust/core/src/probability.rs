@@ -164,8 +164,9 @@ fn at_positions(
 struct LogWeight {
     /// By its scores.
     text: f64,
-    /// By the evidence of a session about the document and the project: usefulness and
-    /// technologies. It orders the candidates, and does not change the probability that any of them fits.
+    /// By the evidence of a session about the document and the project, usefulness and technologies,
+    /// and by whether query and tool read or act. It orders the candidates, and does not change the
+    /// probability that any of them fits.
     known_before: f64,
     /// By the other evidence.
     evidence: f64,
@@ -174,13 +175,15 @@ struct LogWeight {
 impl LogWeight {
     fn new(text: f64, candidate: &Scored, profile: &Profile) -> Self {
         let (weights, evidence) = (&profile.evidence, &candidate.evidence);
-        let known_before = if profile.session {
+        let in_session = if profile.session {
             weights.usefulness * evidence.usefulness
                 + weights.technology * evidence.technology
                 + weights.other_technology * evidence.other_technology
         } else {
             0.0
         };
+        let known_before =
+            in_session + weights.acts * evidence.acts + weights.reads * evidence.reads;
         Self { text, known_before, evidence: weights.log_odds(evidence) - known_before }
     }
 }

@@ -189,6 +189,7 @@ impl Index {
     #[pyo3(signature = (
         query, vector, *, per_channel, blend=None, evidence=None, technologies=Vec::new(),
         history=Vec::new(), usefulness=None, allow=None, deny=HashSet::new(), named=HashSet::new(),
+        asks=None,
     ))]
     #[expect(clippy::too_many_arguments, reason = "all are keyword arguments")]
     #[expect(clippy::needless_pass_by_value, reason = "PyO3 passes owned sets")]
@@ -206,6 +207,7 @@ impl Index {
         allow: Option<HashSet<String>>,
         deny: HashSet<String>,
         named: HashSet<String>,
+        asks: Option<f64>,
     ) -> PyResult<(Vec<Scored>, Vec<Text<'py>>)> {
         let vector = vector.map(numbers).transpose()?;
         let blend = blend.copied().unwrap_or_default();
@@ -223,6 +225,7 @@ impl Index {
             project,
             history,
             usefulness,
+            asks,
             named: &named,
         };
         // Both are from the same version, so a document cannot change between score and text.
