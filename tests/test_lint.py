@@ -510,9 +510,7 @@ def test_skipped_files_are_reported(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "name and description of" in other["message"]
 
 
-def test_manual_skills_are_not_findings(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_manual_skills_are_not_findings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = write(tmp_path / "skills", CLEAN)
     path = folder / "release" / "SKILL.md"
     path.parent.mkdir()

@@ -1,4 +1,4 @@
-"""Candidates that a query shares only words of their name with, as in "cancel my gym membership"."""
+"""Candidates whose name is an ordinary word in the query, as in "cancel my gym membership"."""
 
 from __future__ import annotations
 

@@ -572,7 +572,9 @@ def lint(
     library = (index.get(id) for id in index.ids) if documents is None else documents
     # A skill that is never suggested takes no prompt of another.
     suggested = (
-        document for document in library if document and document.metadata.get("implicit") is not False
+        document
+        for document in library
+        if document and document.metadata.get("implicit") is not False
     )
     ordered = sorted(suggested, key=lambda document: document.id)
     with_vectors = [

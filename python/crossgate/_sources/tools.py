@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
@@ -149,6 +150,18 @@ _HINTS = {
     "destructive": ("destructiveHint", "destructive_hint"),
 }
 """Keys of the metadata, each with the spellings of the annotation of MCP that it holds."""
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_READING = re.compile(
+    r"browse|check|count|describe|download|explain|export|fetch|find|get|inspect|list|lookup|preview"
+    r"|read|retrieve|search|show|view"
+)
+_ACTING = re.compile(
+    r"add|append|approve|archive|assign|cancel|close|create|deactivate|delete|deploy|disable|dismiss"
+    r"|edit|enable|grant|insert|invite|merge|modify|move|publish|purge|push|reject|remove|rename"
+    r"|replace|rerun|restart|restore|revoke|send|set|start|stop|submit|subscribe|unlock|unsubscribe"
+    r"|update|upload|upsert|write"
+)
+"""Verbs of tools that only read, and that act; words that often are nouns are left out."""
 _VALUES = 100
 """Maximum number of values of a parameter that are read."""
 
@@ -211,15 +224,33 @@ def tool_from(value: object) -> Document:
 
 
 def _hints(tool: Mapping[str, Any]) -> dict[str, bool]:
-    """Return the annotations of a tool that are true or false; they may be an object's fields."""
+    """Return the annotations of a tool that are true or false; they may be an object's fields.
+
+    Without an annotation that says whether it only reads, a verb of its name does.
+    """
     annotations = tool.get("annotations")
     fields = annotations if isinstance(annotations, dict) else getattr(annotations, "__dict__", {})
-    return {
+    found = {
         key: fields[name]
         for key, names in _HINTS.items()
         for name in names
         if isinstance(fields.get(name), bool)
     }
+    only_reads = _only_reads(_text(tool, "name"))
+    return found if found or only_reads is None else {"read_only": only_reads}
+
+
+def _only_reads(name: str) -> bool | None:
+    """Return whether the verb of a tool's name reads; None for a name without a known verb.
+
+    A reading verb at the start counts first; elsewhere it may be a noun, as in `list_add`.
+    """
+    words = [word.lower() for word in _WORD.findall(name)]
+    if words and _READING.fullmatch(words[0]):
+        return True
+    if any(map(_ACTING.fullmatch, words)):
+        return False
+    return True if any(map(_READING.fullmatch, words)) else None
 
 
 def _body(title: str, lines: Iterator[str]) -> str:

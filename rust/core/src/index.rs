@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use serde::{Deserialize, Serialize};
@@ -657,8 +657,8 @@ impl Index {
         let asked = self.hints()?.ask(query)?;
         let known: HashSet<u32> = best.iter().map(|candidate| candidate.number).collect();
         let named = options.named.iter().filter_map(|id| self.by_id.get(id.as_str()).copied());
-        let recalled: BTreeSet<u32> =
-            asked.recalled(options.per_channel).into_iter().chain(named).collect();
+        let mut recalled = asked.recalled(options.per_channel);
+        recalled.extend(named);
         for number in recalled {
             let Some(slot) = self.eligible(number, options).filter(|_| !known.contains(&number))
             else {
@@ -692,16 +692,8 @@ impl Index {
         let mut best: Vec<(Candidate<'_>, Evidence)> = best
             .into_iter()
             .map(|candidate| {
-                let project = &options.project;
                 let mut evidence =
-                    evidence(&asked, &versions, &candidate, project, of_query.as_ref())?;
-                if let Some(asks) = options.asks {
-                    (evidence.acts, evidence.reads) = match candidate.slot.record()?.only_reads() {
-                        Some(true) => (0.0, (1.0 - 2.0 * asks).max(0.0)),
-                        Some(false) => ((2.0 * asks - 1.0).max(0.0), 0.0),
-                        None => (0.0, 0.0),
-                    };
-                }
+                    evidence(&asked, &versions, &candidate, options, of_query.as_ref())?;
                 if let Some((dense, intercept, length, unit)) = &usefulness {
                     let cosine = f64::from(dense.cosine(candidate.number, unit)?);
                     evidence.usefulness = (intercept + length * cosine).clamp(0.0, 1.0);
@@ -712,10 +704,9 @@ impl Index {
             .collect::<Result<_>>()?;
         let is_named = |slot: &Slot| options.named.contains(&*slot.id);
         best.sort_by(|(left, _), (right, _)| {
-            let named = is_named(right.slot).cmp(&is_named(left.slot));
-            let by_blend =
-                || best_first((left.blend, &left.slot.id), (right.blend, &right.slot.id));
-            named.then_with(by_blend)
+            is_named(right.slot).cmp(&is_named(left.slot)).then_with(|| {
+                best_first((left.blend, &left.slot.id), (right.blend, &right.slot.id))
+            })
         });
         let with_record = best.iter().map(|(candidate, evidence)| {
             let record = candidate.slot.record()?;
@@ -955,9 +946,10 @@ fn evidence(
     asked: &Asked,
     versions: &Versions,
     candidate: &Candidate<'_>,
-    project: &Project,
+    options: &SearchOptions<'_>,
     of_query: Option<&Project>,
 ) -> Result<Evidence> {
+    let project = &options.project;
     let record = candidate.slot.record()?;
     let mut evidence = asked.evidence(candidate.number);
     let named = || format!("{}: {}", record.title, record.purpose());
@@ -972,6 +964,13 @@ fn evidence(
             let lacks = project.lacks_all_of(&record.title, &named(), of_query);
             evidence.other_technology = f64::from(u8::from(lacks));
         }
+    }
+    if let Some(asks) = options.asks {
+        (evidence.acts, evidence.reads) = match record.only_reads() {
+            Some(true) => (0.0, (1.0 - 2.0 * asks).max(0.0)),
+            Some(false) => ((2.0 * asks - 1.0).max(0.0), 0.0),
+            None => (0.0, 0.0),
+        };
     }
     Ok(evidence)
 }

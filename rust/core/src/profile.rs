@@ -337,7 +337,7 @@ impl Default for Profile {
                 other_version: -6.0,
                 usefulness: 0.0,
                 plain_name: -4.0,
-                acts: -6.4,
+                acts: -6.3,
                 reads: -1.8,
                 other_date: -4.0,
             },

@@ -37,6 +37,9 @@ type Text<'py> = (
     [Vec<String>; 3],
 );
 
+/// Ids of named documents, and a name that no document has with the id that is nearest to it.
+type Names = (Vec<String>, Option<(String, String)>);
+
 fn text_of<'py>(py: Python<'py>, record: &Record) -> Text<'py> {
     let Record { title, text, body, metadata, .. } = record;
     let [title, text, body, metadata] =
@@ -235,11 +238,7 @@ impl Index {
     }
 
     /// The ids of the documents that a prompt names, and a name that none has with the nearest id.
-    fn named(
-        &self,
-        py: Python<'_>,
-        prompt: &str,
-    ) -> PyResult<(Vec<String>, Option<(String, String)>)> {
+    fn named(&self, py: Python<'_>, prompt: &str) -> PyResult<Names> {
         let found = py.detach(|| self.read().named(prompt))?;
         Ok((found.ids, found.unknown))
     }
