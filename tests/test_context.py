@@ -440,6 +440,7 @@ def test_additions_of_editors_are_left_out(text: str) -> None:
         "System: Windows 11. The build fails.",
         "Here are some files, summarise them",
         "I ran this command and it failed: make",
+        "I ran this command:\n\nmake\n\nWhy does it fail?",
         "hook success is not logged",
         "parse <user_message>hi</user_message> in Go",
         "agent report",
@@ -479,6 +480,7 @@ def test_paths_and_variables_are_no_commands(text: str) -> None:
         "x" + "<a_b>x</a_b>" * 6_000,
         "<agent_" * 9_000,
         " " * 60_000 + "</a_b>",
+        "[task " + "message " * 24_000,
     ],
 )
 def test_tags_without_end_take_no_time(text: str) -> None:

@@ -64,7 +64,7 @@ _BEGINNING = re.compile(
     | Here\ (?:are|is)\ (?:a\ summary\ of\ changes\ in\ the|some\ \*?READ[- ]ONLY\b
       |summaries\ of\ some\ files|the\ user's\ editor\ context)
     | I\ have\ \*added\ these\ files\ to\ the\ chat\*
-    | I\ ran\ this\ command:\s*\n
+    | I\ ran\ this\ command:\s*\n.*\n\n?And\ got\ this\ output:\s*\n
     | Please\ continue\ on\ whatever\ approach
     | Summarize\ the\ task\ tool\ output\ above
     | System:\ (?:\[|[^\n]{0,80}Please\ continue)
@@ -79,9 +79,9 @@ _BEGINNING = re.compile(
     | \[Request\ interrupted
     | \[(?:cron|scheduled\ task)\b
     | \[(?:agent|sub-?agent|teammate)(?:\ [\w-]+){0,2}\]
-    | \[(?=[^]\n]*\b(?:automated|background|hook|session|system|(?:sub)?task)\b)[^]\n]*
+    | \[(?=[^]\n]*\])(?=[^]\n]*\b(?:automated|background|hook|session|system|(?:sub)?task)\b)[^]\n]*
       \b(?:complete[ds]?|continuation|directive|event|failed|finished|heartbeat|message|notification
-      |ready|reminder|result|resumption)\b[^]\n]*\]
+      |ready|reminder|result|resumption)\b
     )""",
     re.IGNORECASE | re.VERBOSE,
 )
