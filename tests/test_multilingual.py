@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +21,14 @@ DOCUMENTS = [
     Document(id="bread", text="Bake sourdough bread at home"),
     Document(id="mail", text="Write and answer electronic mail"),
 ]
+
+
+@pytest.fixture(autouse=True)
+def forgotten() -> Iterator[None]:
+    """What earlier tests had installed is looked for again."""
+    model_files.is_multilingual.cache_clear()
+    yield
+    model_files.is_multilingual.cache_clear()
 
 
 @pytest.fixture
@@ -90,6 +99,7 @@ def test_extra_reads_only_texts_in_other_languages(extra: Path) -> None:
     assert default.identity == OnnxEmbedder("multilingual").identity
     assert list(german) == list(chinese) == list(default.embed([DOCUMENTS[0].content])[0])
     extra.rename(extra.with_name("elsewhere"))
+    model_files.is_multilingual.cache_clear()
     assert list(english) == list(OnnxEmbedder().embed(texts[:1])[0])
 
 

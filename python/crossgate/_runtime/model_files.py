@@ -178,8 +178,12 @@ def languages_of(identity: str) -> tuple[str, ...]:
     return model.languages
 
 
+@cache
 def is_multilingual() -> bool:
-    """Return whether the extra `multilingual` is installed, without reading its files."""
+    """Return whether the extra `multilingual` is installed, without reading its files.
+
+    Each query asks, so a process looks for the files once.
+    """
     return find(MULTILINGUAL) is not None and is_here(MULTILINGUAL)
 
 
