@@ -794,6 +794,38 @@ def test_few_labels_move_the_level_of_a_profile_and_keep_its_gate(
     assert right[1] > right[0] + 0.05
 
 
+@pytest.mark.parametrize(
+    ("objective", "matched", "no_match"),
+    [
+        (Objective(keep_recall=0.9), 1, 6),
+        (Objective(max_false_positive_rate=0.5), 6, 1),
+    ],
+    ids=["the only right pick", "the only no-match query"],
+)
+def test_queries_of_a_kind_may_all_be_in_one_fold(
+    prior: Profile, objective: Objective, matched: int, no_match: int
+) -> None:
+    queries = synthetic(matched=matched, no_match=no_match)
+    found = calibrate([run_of(queries)], objective, before=prior)
+    assert (found.report.matched, found.report.no_match) == (matched, no_match)
+
+
+def test_a_single_document_says_nothing_of_the_weights(prior: Profile) -> None:
+    queries = [stored(f"q{n}", {"a": (0.5, 3.0, 2.0)}, ["a"]) for n in range(3)]
+    found = calibrate([run_of(queries)], Objective(), before=prior)
+    assert found.profile.relevance == prior.relevance
+    assert not any("would decide half" in note for note in found.notes)
+
+
+def test_queries_that_show_nothing_are_refused(prior: Profile) -> None:
+    empty = [replace(query, scored=(), pairs={}) for query in synthetic(matched=2, no_match=0)]
+    for code, queries, objective in (
+        ("unsuitable_run", empty, Objective()),
+        ("no_gate", synthetic(matched=0, no_match=6), Objective(keep_recall=0.9)),
+    ):
+        refused(code, calibrate, [run_of(queries)], objective, before=prior)
+
+
 def test_labels_of_one_query_or_none_change_hardly_anything(prior: Profile) -> None:
     queries = synthetic(matched=1, no_match=0)
     found = calibrate([run_of(queries)], Objective(), before=prior)

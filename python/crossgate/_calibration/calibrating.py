@@ -243,6 +243,12 @@ def calibrate(
     """
     runs, before = _checked(runs, before, seed)
     queries, corpora, notes = usable(runs)
+    if not queries:
+        raise SourceError(
+            "unsuitable_run",
+            "no query has a candidate and the logits of all its candidates: measure the queries "
+            "with the mode always, on documents that they can find",
+        )
     queries = _reread(queries, before)
     start = _start(before, runs[0].header)
     held_out = _cross_fitted(queries, corpora, start, seed)
@@ -352,6 +358,8 @@ def _check_labels(seen: Outcomes, objective: Objective) -> None:
             f"pick for {expected:.0f}. Do the labels belong to these queries?",
         )
     level = objective.max_false_positive_rate
+    if level is None and objective.keep_recall is not None and not right:
+        raise _no_gate("no first pick fits, so none can be kept")
     if level is not None and empty < (needed := negatives_needed(level)):
         best = f"This many can promise {1 / (empty + 1):.2g} at best. " if empty else ""
         raise CalibrationError(
@@ -445,7 +453,7 @@ def usable(runs: Sequence[Run]) -> tuple[list[StoredQuery], list[str], list[str]
         notes.append(f"left out {counted(unusable, 'query')} without a candidate or without logits")
     if is_chained(queries, corpora):
         notes.append(
-            "labels connect most queries into one group: the halves share documents, except for "
+            "labels connect most queries into one group: the folds share documents, except for "
             "those that fit a query best"
         )
     if len(runs) > 1:

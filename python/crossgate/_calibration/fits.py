@@ -504,8 +504,10 @@ def least_for_false_positives(empty: Array, level: float) -> float:
         empty: The highest probability that any stage gives to each no-match query, of shape (n,);
             none of these queries was used to fit the model.
         level: The share of no-match queries that may be answered, in (0, 1). Fewer of them than
-            `negatives_needed` give the threshold that answers none.
+            `negatives_needed` give the threshold that answers none; without any, it is 1.
     """
+    if not len(empty):
+        return 1.0
     k = max(1, math.floor(_decimal(level) * (len(empty) + 1)))
     return float(_above(np.sort(empty)[-k:][:1])[0])
 
@@ -524,7 +526,7 @@ def least_for_recall(
         probability: The probability of each pick.
         right: Whether it fits.
         corpora: The corpus of each query.
-        share: The share of the right picks to keep, in (0, 1).
+        share: The share of the right picks to keep, in (0, 1); without any, the threshold is 0.
     """
     names = np.array(corpora)
     of_right = [probability[right & (names == name)] for name in sorted(set(corpora))]
@@ -533,7 +535,7 @@ def least_for_recall(
         for values in of_right
         if len(values)
     ]
-    return math.floor(float(min(thresholds)) * 1e6) / 1e6
+    return math.floor(float(min(thresholds, default=0.0)) * 1e6) / 1e6
 
 
 def _decimal(level: float) -> Fraction:
