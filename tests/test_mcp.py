@@ -311,6 +311,8 @@ def test_skills_are_served_and_read_over_mcp(tmp_path: Path) -> None:
     for path, data in files.items():
         (library / "odd" / path).write_bytes(data)
     (library / "odd/link").symlink_to("/etc/hostname")
+    if sys.platform == "linux":
+        Path(os.fsdecode(bytes(library / "odd") + b"/caf\xe9.txt")).touch()  # no URI names it
     for number in range(512):  # one more file than the extension allows
         (library / "big" / f"{number}.txt").touch()
     assert run("index", str(library), "-o", str(index)).returncode == 0
@@ -902,6 +904,22 @@ def test_a_skill_resource_is_sanitised(tmp_path: Path) -> None:
             assert not any(hidden in item for hidden in "\x1b\u200b\U000e0041")
             assert "</system" not in item
         assert "```sh\nls\n```" in whole  # code stays code
+
+    with_client(act, "-i", index, "--reranker", "none")
+
+
+def test_a_document_that_names_a_folder_without_its_skill_gives_no_file(tmp_path: Path) -> None:
+    folder, index = tmp_path / "home", str(tmp_path / "rows.cgx")
+    folder.mkdir()
+    (folder / "key").write_text("secret")
+    row: dict[str, Any] = {"id": "pdf", "title": "pdf", "text": "Merge PDF files"}
+    row["metadata"] = {"root": str(folder), "path": "SKILL.md"}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row))
+    assert run("index", str(tmp_path / "rows.jsonl"), "-o", index).returncode == 0
+
+    async def act(asked: Any) -> None:
+        with pytest.raises(mcp.MCPError):
+            await asked.read_resource("skill://crossgate/pdf/key")
 
     with_client(act, "-i", index, "--reranker", "none")
 

@@ -23,7 +23,7 @@ from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
 from mcp.types import PaginatedRequestParams, RequestParams
 from mcp_types import INVALID_PARAMS, CacheableResult, PaginatedResult, Request
 
-from crossgate._sources.common import Unusable, decoded
+from crossgate._sources.common import Unusable, decoded, is_unicode
 from crossgate._sources.skill_files import json_of_front_matter
 from crossgate._support.errors import CrossgateError
 from crossgate._support.files import read_source
@@ -158,21 +158,14 @@ def offer_files(made: MCPServer, index: Callable[[], Index]) -> None:
             raise ResourceError(f"{error.code}: {error}") from error
         uri = f"{ROOT}{quote(id, safe='')}/{quote(path)}"
         with suppress(OSError, Unusable):
-            for own, file in _files(document) if document else ():
+            folder = _skill_of(document)[0] if document else ""
+            for own, file in _files(document, folder) if document and folder else ():
                 if own == uri:
                     data = read_source(file, _BYTES)
                     with suppress(UnicodeDecodeError):
                         return data.decode()
                     return data
         raise ResourceNotFoundError(f"unknown_document: no skill has the file {uri}")
-
-
-def _folder_of(document: Document) -> str:
-    """Return the folder of a skill; empty if it is not known, or has no SKILL.md."""
-    root, path = document.metadata.get("root"), document.metadata.get("path")
-    if not isinstance(root, str) or not isinstance(path, str) or os.path.basename(path) != _FILE:
-        return ""
-    return os.path.dirname(os.path.join(root, path))
 
 
 def _base(document: Document) -> str:
@@ -185,23 +178,42 @@ def _uri_of(document: Document) -> str:
     return f"{_base(document)}/{_FILE}"
 
 
-def _files(document: Document) -> list[tuple[str, str]]:
+def _skill_of(document: Document) -> tuple[str, dict[str, Any]]:
+    """Return folder and front matter of a skill; both empty if the extension does not allow it.
+
+    A document can name any folder, so only that of a SKILL.md with the document's name counts.
+
+    Raises:
+        OSError: If its SKILL.md cannot be read.
+        Unusable: If its SKILL.md has no front matter.
+    """
+    root, path = document.metadata.get("root"), document.metadata.get("path")
+    if not isinstance(root, str) or not isinstance(path, str) or os.path.basename(path) != _FILE:
+        return "", {}
+    file = os.path.join(root, path)
+    if not _NAME.fullmatch(document.title) or os.path.islink(file):
+        return "", {}
+    front = json_of_front_matter(decoded(read_source(file, SKILL_BYTES)))
+    text = front.get("description")
+    fits = isinstance(text, str) and len(text.strip()) > 0 and len(text) <= _DESCRIPTION_CHARS
+    return (os.path.dirname(file), front) if fits and front.get("name") == document.title else ("", {})
+
+
+def _files(document: Document, folder: str) -> list[tuple[str, str]]:
     """Return URI and path of each file of a skill, without hidden files and links.
 
     A skill above the limits of the extension, such as a SKILL.md in the home folder, has none.
     """
-    folder = _folder_of(document)
-    if not folder or not _NAME.fullmatch(document.title):
-        return []
     files: list[tuple[str, str]] = []
     size = 0
     for below, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names):
             path = os.path.join(below, name)
-            if name.startswith(".") or os.path.islink(path) or not os.path.isfile(path):
-                continue
             relative = os.path.relpath(path, folder).replace(os.sep, "/")
+            is_hidden = name.startswith(".") or not is_unicode(relative)  # no URI names the latter
+            if is_hidden or os.path.islink(path) or not os.path.isfile(path):
+                continue
             files.append((f"{_base(document)}/{quote(relative)}", path))
             size += os.path.getsize(path)
             if len(files) > _FILES or size > _BYTES:
@@ -212,18 +224,14 @@ def _files(document: Document) -> list[tuple[str, str]]:
 def _entry(document: Document) -> dict[str, Any] | None:
     """Return the entry of a skill; None if the extension does not allow it, or cannot be read."""
     resources: list[dict[str, Any]] = []
-    front: dict[str, Any] = {}
     try:
-        for uri, path in _files(document):
+        folder, front = _skill_of(document)
+        for uri, path in _files(document, folder) if folder else ():
             data = read_source(path, _BYTES)
             digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
             resources.append({"uri": uri, "digest": digest, "size": len(data)})
-            if uri == _uri_of(document):
-                front = json_of_front_matter(decoded(data[:SKILL_BYTES]))
     except (OSError, Unusable):
         return None
-    text = front.get("description")
-    fits = isinstance(text, str) and len(text.strip()) > 0 and len(text) <= _DESCRIPTION_CHARS
-    if not fits or front.get("name") != document.title:
+    if not resources:
         return None
     return {"uri": _uri_of(document), "frontmatter": front, "resources": resources}
