@@ -348,3 +348,7 @@ def test_langchain_tool_selector() -> None:
             answer = asyncio.run(agent.ainvoke(asked)) if run else agent.invoke(asked)
             assert answer["messages"][-1].text == "done"
             assert seen.pop() == names
+            image: Any = [("user", [{"type": "image", "url": "https://example.com/a.png"}])]
+            model = Model(messages=iter([AIMessage("done")]))
+            create_agent(model, tools=given, middleware=[selector]).invoke({"messages": image})
+            assert len(seen.pop()) == len(given)

@@ -49,12 +49,16 @@ class CrossgateToolSelector(AgentMiddleware[Any, Any, Any]):
 
     def _narrowed(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         said = [message for message in request.messages if isinstance(message, HumanMessage)]
-        own = [tool for tool in request.tools if not isinstance(tool, dict)]
-        searched = [tool for tool in own if tool.name not in self._always]
-        if not said or len(searched) <= self._max_tools:
-            return request
-        prompt = str(said[-1].text)
-        names = self._searcher.find([prompt], searched, self._max_tools)
-        by_name = {tool.name: tool for tool in searched}
-        others = [tool for tool in request.tools if tool not in searched]
+        by_name = {
+            tool.name: tool
+            for tool in request.tools
+            if not isinstance(tool, dict) and tool.name not in self._always
+        }
+        prompt = str(said[-1].text) if said else ""
+        if not prompt.strip() or len(by_name) <= self._max_tools:
+            return request  # an image, say, does not tell which tools it needs
+        names = self._searcher.find([prompt], list(by_name.values()), self._max_tools)
+        others = [
+            tool for tool in request.tools if isinstance(tool, dict) or tool.name in self._always
+        ]
         return request.override(tools=[*(by_name[name] for name in names), *others])

@@ -196,7 +196,9 @@ def _skill_of(document: Document) -> tuple[str, dict[str, Any]]:
     front = json_of_front_matter(decoded(read_source(file, SKILL_BYTES)))
     text = front.get("description")
     fits = isinstance(text, str) and len(text.strip()) > 0 and len(text) <= _DESCRIPTION_CHARS
-    return (os.path.dirname(file), front) if fits and front.get("name") == document.title else ("", {})
+    return (
+        (os.path.dirname(file), front) if fits and front.get("name") == document.title else ("", {})
+    )
 
 
 def _files(document: Document, folder: str) -> list[tuple[str, str]]:
