@@ -810,18 +810,14 @@ def test_queries_of_a_kind_may_all_be_in_one_fold(
     assert (found.report.matched, found.report.no_match) == (matched, no_match)
 
 
-def test_a_single_document_says_nothing_of_the_weights(prior: Profile) -> None:
-    queries = [stored(f"q{n}", {"a": (0.5, 3.0, 2.0)}, ["a"]) for n in range(3)]
-    found = calibrate([run_of(queries)], Objective(), before=prior)
-    assert found.profile.relevance == prior.relevance
-    assert not any("would decide half" in note for note in found.notes)
-
-
 def test_queries_that_show_nothing_are_refused(prior: Profile) -> None:
     empty = [replace(query, scored=(), pairs={}) for query in synthetic(matched=2, no_match=0)]
+    scores = {"a": (0.5, 3.0, 2.0), "b": (0.3, 1.0, -1.0)}
+    about_one = [stored(f"q{n}", scores, ["a"]) for n in range(calibrating.GATE_LABELS)]
     for code, queries, objective in (
         ("unsuitable_run", empty, Objective()),
         ("no_gate", synthetic(matched=0, no_match=6), Objective(keep_recall=0.9)),
+        ("no_gate", about_one, Objective()),
     ):
         refused(code, calibrate, [run_of(queries)], objective, before=prior)
 

@@ -253,6 +253,8 @@ def calibrate(
     start = _start(before, runs[0].header)
     held_out = _cross_fitted(queries, corpora, start, seed)
     _check_labels(held_out.seen, objective)
+    if len(held_out.folds) == 1 and start.refits(held_out.seen):
+        raise _no_gate("all queries are about one document; add queries about others")
     everything = np.arange(len(queries))
     weighed, known, moved = _weighed(queries, start)
     gated = _with_thresholds(weighed, held_out, everything, start, objective)
