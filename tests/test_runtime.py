@@ -98,9 +98,10 @@ POOLED: Nodes = [
     ("Gather", ["table", "input_ids"], "rows", {"axis": 0}),
     ("ReduceSum", ["rows", "columns"], "output", {"keepdims": 0}),
 ]
-FOUR_DIMENSIONS: Nodes = [
-    ("Gather", ["table", "input_ids"], "rows", {"axis": 0}),
-    ("Unsqueeze", ["rows", "columns"], "output", {}),
+EXPANDED: Nodes = [
+    ("Cast", ["input_ids"], "numbers", {"to": 1}),
+    ("ReduceSum", ["numbers"], "sum", {"keepdims": 0}),
+    ("Expand", ["sum", "table"], "output", {}),
 ]
 TABLE = np.array([[number, number * number, 1.0] for number in range(len(WORDS))], np.float32)
 
@@ -111,7 +112,7 @@ def write_model(
     inputs: Sequence[str] = ("input_ids", "attention_mask", "token_type_ids"),
     *,
     length: int | None = None,
-    table: np.ndarray[Any, np.dtype[np.float32]] = TABLE,
+    table: np.ndarray[Any, Any] = TABLE,
     output: str = "FLOAT",
 ) -> Path:
     """Write a model's folder: a graph of these nodes, the tokenizer, and the maximum length."""
@@ -508,6 +509,22 @@ def test_one_vector_per_text_is_taken_as_it_is(tmp_path: Path) -> None:
     (vector,) = embedder.embed(["red hens"])
     expected = TABLE[[CLS, RED, HEN, PLURAL, SEP]].sum(axis=0)
     assert np.asarray(vector).tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize(
+    ("shape", "code", "named"),
+    [
+        *((shape, "model_unsupported", "shape") for shape in ([], [0], [1, 0], [3, 0, 2], [2, 3])),
+        ([1, 2, 3, 4], "model_unsupported", "shape [1, 2, 3, 4]"),
+        ([2**26 + 1], "model_failed", "268,435,460 bytes"),
+    ],
+)
+def test_output_that_is_no_vector_is_refused(
+    tmp_path: Path, shape: list[int], code: str, named: str
+) -> None:
+    table = np.array(shape, np.int64)
+    folder = write_model(tmp_path / "odd", EXPANDED, ["input_ids"], table=table)
+    assert named in refused(code, OnnxEmbedder(folder).embed, ["red hens"])
 
 
 def test_it_makes_and_searches_an_index(tmp_path: Path) -> None:

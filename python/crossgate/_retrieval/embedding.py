@@ -20,7 +20,6 @@ from crossgate._runtime.model_files import (
 from crossgate._runtime.threads import loading, run_all
 from crossgate._support.errors import ModelError, raise_panic
 from crossgate._support.limits import LANGUAGE_CHARS
-from crossgate._support.wording import counted
 from crossgate._values.results import Vector
 
 # Share of the words with letters beyond ASCII from which a text is not English; 24 of our 14,700
@@ -245,16 +244,15 @@ def _by_onnxruntime(local: LocalModel) -> Callable[[str], Sequence[float]]:
         tokenizer = model.tokenizer
         pieces = tokenizer.pieces(text, local.max_length - tokenizer.single.size)
         result = model.run(tokenizer.single.around(pieces))
-        output = numpy.array(result.values, numpy.float32).reshape(result.shape)[0]
-        if output.ndim == 2:
-            output = output.mean(axis=0)
-        if output.ndim != 1:
+        shape = result.shape
+        if len(shape) not in (2, 3) or shape[0] != 1 or 0 in shape:
             raise ModelError(
                 "model_unsupported",
-                f"model {local.name!r} returns {counted(output.ndim + 1, 'dimension')}: an "
+                f"model {local.name!r} returns numbers of shape {list(shape)} for a text: an "
                 "embedder returns one vector per text or per token",
             )
-        vector: Sequence[float] = output
+        output = numpy.array(result.values, numpy.float32).reshape(-1, shape[-1])
+        vector: Sequence[float] = output.mean(axis=0) if len(shape) == 3 else output[0]
         return vector
 
     return embed

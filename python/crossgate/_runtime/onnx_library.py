@@ -26,6 +26,8 @@ from typing import Any
 # The version of the table that is asked for: that of onnxruntime 1.24.
 _VERSION = 24
 
+# A model of 8,192 tokens with 4,096 numbers each has 128 MiB.
+_OUTPUT_BYTES = 256 << 20
 _FATAL = 4  # the only level that is logged; errors are returned
 _INT64 = 7
 # The numbers of element types, and their formats in `struct`.
@@ -284,7 +286,12 @@ class Session:
         if code is None:
             raise OnnxError(f"its first output has elements of type {kind.value}, not numbers")
         data = library.create("GetTensorMutableData", value)
-        content = ctypes.string_at(data, prod(lengths) * struct.calcsize(code)) if data else b""
+        size = prod(lengths) * struct.calcsize(code)
+        if size > _OUTPUT_BYTES:  # from 2 GiB on, `string_at` reads another number of bytes
+            raise OnnxError(
+                f"its first output has {size:,} bytes, and at most {_OUTPUT_BYTES:,} are read"
+            )
+        content = ctypes.string_at(data, size) if data else b""
         if code == "=f":  # a hundred times as fast as number by number
             values = array("f", content)
         else:
