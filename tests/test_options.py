@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import fields
 from functools import partial
@@ -31,7 +32,7 @@ BAD: list[tuple[str, str, tuple[Any, ...]]] = [
     ("vector", "wrong_dimension", ("red", 3, {"a": 1})),
     ("min_confidence", "out_of_range", (-0.1, 1.1, HUGE, *NO_NUMBER)),
     ("coverage", "out_of_range", (0.0, 1.0, -0.1, 90, *NO_NUMBER)),
-    ("max_shortlist", "out_of_range", (0, -1, 2.5, *NO_NUMBER)),
+    ("max_shortlist", "out_of_range", (0, -1, 2.5, HUGE, *NO_NUMBER)),
     ("rerank_min", "out_of_range", (1e101, -1e101, *NO_NUMBER)),
     ("rerank_margin", "out_of_range", (-1, 1e101, *NO_NUMBER)),
     ("section", "invalid_text", (5, b"A", ["A"], "\ud800")),
@@ -54,6 +55,11 @@ OF_RERANK: list[tuple[str, str, tuple[Any, ...]]] = [
 def test_bad_value_is_refused(name: str, code: str, values: tuple[Any, ...]) -> None:
     for value in values:
         assert name in refused(code, DecisionOptions, **{name: value})
+
+
+def test_number_that_is_too_large_is_refused_with_the_largest() -> None:
+    message = refused("out_of_range", DecisionOptions, max_shortlist=2**64)
+    assert f"at most {sys.maxsize:,}" in message
 
 
 @pytest.mark.parametrize(("name", "code", "values"), OF_RERANK, ids=lambda value: str(value)[:20])

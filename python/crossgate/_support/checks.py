@@ -176,7 +176,9 @@ def check_count(what: str, value: object, least: int = 1, most: int = sys.maxsiz
         InputError: `out_of_range`.
     """
     if not _is_whole(value) or not least <= value <= most:  # type: ignore[operator]
-        limits = f"at least {least}" + (f" and at most {most:,}" if most < sys.maxsize else "")
+        limits = f"at least {least}"
+        if most < sys.maxsize or (_is_whole(value) and value > most):  # type: ignore[operator]
+            limits += f" and at most {most:,}"
         raise InputError(
             "out_of_range", f"{what} is {safe_repr(value)}: it must be a whole number of {limits}"
         )

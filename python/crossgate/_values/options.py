@@ -6,6 +6,7 @@ Library, command line, servers and documentation take names, limits and descript
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
@@ -139,7 +140,7 @@ class DecisionOptions:
             "check": partial(check_count, "max_shortlist"),
             "metavar": "N",
             "parse": int,
-            "limits": _POSITIVE,
+            "limits": {**_POSITIVE, "maximum": sys.maxsize},
         },
     )
     rerank_min: float | None = _number("rerank_min", -_LARGEST_SCORE, _LARGEST_SCORE, "S")
