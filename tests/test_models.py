@@ -17,6 +17,7 @@ import termios
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -763,6 +764,37 @@ def test_shorter_file_and_no_ranges(puller: Puller, hub: HubServer) -> None:
     hub.faults = [Fault(path="model.onnx", content=b"short", ignore_range=True)]
     assert "the file ended early" in puller.fails("pull_failed").message
     assert len(hub.got("model.onnx")) == 4  # only the first of them is progress
+
+
+@pytest.mark.parametrize(
+    ("status", "content_range", "said"),
+    [
+        (206, "bytes 5-9/1000000", "another range than the one asked for"),
+        (206, "", "another range than the one asked for"),
+        (416, "bytes */0", "answered 416"),
+        (404, "", "answered 404 [31m" + "x" * 9),
+    ],
+)
+def test_hostile_answer_is_refused(
+    puller: Puller,
+    hub: HubServer,
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+    content_range: str,
+    said: str,
+) -> None:
+    monkeypatch.setitem(BaseHTTPRequestHandler.responses, 404, ("\x1b[31m" + "x" * 999, ""))
+    hub.faults = [Fault(status=status, headers={"Content-Range": content_range})]
+    assert said in puller.fails("pull_failed").message
+    assert len(hub.requests) < 10
+
+
+def test_server_that_sends_a_few_bytes_at_a_time_is_given_up(
+    puller: Puller, hub: HubServer
+) -> None:
+    hub.faults = [Fault(path="model.onnx", cut=900)]
+    assert "the next pull resumes the download" in puller.fails("pull_failed").message
+    assert len(hub.got("model.onnx")) < 10
 
 
 # Pulling: the machine

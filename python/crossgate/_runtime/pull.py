@@ -23,6 +23,7 @@ from crossgate._runtime.model_files import (
 )
 from crossgate._support.errors import ModelError
 from crossgate._support.limits import ANSWER_BYTES
+from crossgate._support.sanitize import sanitize_line
 from crossgate._support.wording import counted
 
 if TYPE_CHECKING:
@@ -123,9 +124,10 @@ def _download(model: ModelSpec, file: ModelFile, target: Path, *, progress: bool
             have = _length(target)
             if have >= file.size:
                 break
-            # Only a new maximum of bytes is progress. Otherwise a server with a shorter file, or
-            # one that ignores ranges, could keep the loop running forever.
-            attempt = 1 if have > most else attempt + 1
+            # Only a new maximum of bytes is progress, by at least a thousandth of the file.
+            # Otherwise a server with a shorter file, or one that ignores ranges or sends a few
+            # bytes at a time, could keep the loop running forever.
+            attempt = 1 if have > most + file.size // 1_000 else attempt + 1
             most = max(most, have)
             if attempt > len(_WAITS) or pause is None or pause > _LONGEST_WAIT:
                 kept = "; the next pull resumes the download" if have else ""
@@ -265,11 +267,14 @@ def _request(
     try:
         with client.stream("GET", url, headers=headers, timeout=_timeout()) as response:
             status = response.status_code
-            if status == 416:  # the partial file is longer than the server's file
+            if status == 416 and have:  # the partial file is longer than the server's file
                 target.unlink()
                 return "the server has a shorter file than the pinned one", None
             if status not in (200, 206):
                 return _refusal(response)
+            begin = f"bytes {have}-"
+            if status == 206 and not response.headers.get("Content-Range", "").startswith(begin):
+                return "the server sent another range than the one asked for", 0
             # A server that ignores the range sends the file from the start.
             with target.open("ab" if status == 206 else "wb") as stream:
                 for chunk in response.iter_bytes():
@@ -315,7 +320,7 @@ def _broken(error: Exception) -> tuple[str, float | None]:
 def _refusal(response: httpx2.Response) -> tuple[str, float | None]:
     """Return the meaning of a status, and the seconds before a retry; None for no retry."""
     status = response.status_code
-    failure = f"answered {status} {response.reason_phrase}".rstrip()
+    failure = f"answered {status} {sanitize_line(response.reason_phrase[:100])}".rstrip()
     if status in (408, 429) or status >= 500:
         asked = response.headers.get("Retry-After", "")
         pause = float(asked) if asked.isdecimal() else 0.0
