@@ -367,8 +367,12 @@ def test_no_skills_exit_with_1(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (1, "no agent here has skills\n")
 
 
-def test_relative_links_lead_to_the_same_file_after_a_move(home: Home) -> None:
+@pytest.mark.parametrize("elsewhere", ["", "other/disk"])
+def test_relative_links_lead_to_the_same_file_after_a_move(home: Home, elsewhere: str) -> None:
     skills = home.path / ".claude/skills"
+    if elsewhere:  # the folder of parked skills is a link
+        (home.path / elsewhere).mkdir(parents=True)
+        (home.path / ".claude/skills-parked").symlink_to(home.path / elsewhere)
     csv, pdf = skills / "csv-cleaner", skills / "pdf-toolkit"
     (csv / "shared").mkdir()
     (csv / "shared" / "notes.txt").write_text("notes")

@@ -329,7 +329,7 @@ def move_skill(folder: Path, target: Path) -> None:
                 raise OSError(errno.EAGAIN, "another process is moving skills: try again")
             if os.path.lexists(target):
                 raise FileExistsError(errno.EEXIST, f"{target} exists already")
-            links = dict(_links_across(folder, target))
+            links = dict(_links_across(_in_real_parent(folder), _in_real_parent(target)))
             _rename_or_copy(folder, target)
     except OSError as error:
         why = error.strerror or str(error)
@@ -343,6 +343,11 @@ def move_skill(folder: Path, target: Path) -> None:
                 f"moved {folder} to {target}, but the link {link} cannot be changed to {text}: "
                 f"{error.strerror or error}",
             ) from error
+
+
+def _in_real_parent(path: Path) -> Path:
+    """Return a path without links above its last part: from there relative links lead on."""
+    return Path(os.path.realpath(path.parent), path.name)
 
 
 def _links_across(folder: Path, target: Path) -> Iterator[tuple[Path, str]]:
