@@ -163,10 +163,11 @@ holdouts: install ## the tables of the cross-encoder's card, from the public set
 	$(BIN)/python models/holdouts.py $(DIST)/holdouts.json eval/baselines.json
 
 .PHONY: fuzz
-fuzz: ## fuzz the readers of index files and traces and the text analysis, ten minutes each
+fuzz: ## fuzz the readers of index files and traces, the text analysis and the split of prompts, ten minutes each
 	RUSTC_BOOTSTRAP=1 cargo fuzz run --fuzz-dir rust/fuzz --sanitizer none index_file -- -max_total_time=600
 	RUSTC_BOOTSTRAP=1 cargo fuzz run --fuzz-dir rust/fuzz --sanitizer none trace -- -max_total_time=600
 	RUSTC_BOOTSTRAP=1 cargo fuzz run --fuzz-dir rust/fuzz --sanitizer none text -- -max_total_time=600
+	RUSTC_BOOTSTRAP=1 cargo fuzz run --fuzz-dir rust/fuzz --sanitizer none request -- -max_total_time=600
 
 ATTACKS ?= 5000
 

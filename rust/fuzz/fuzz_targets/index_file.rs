@@ -32,6 +32,7 @@ static SAMPLE: LazyLock<Vec<u8>> = LazyLock::new(|| {
         body: body.to_owned(),
         passages: if body.is_empty() { Vec::new() } else { vec![Span { start: 0, end: 5 }] },
         metadata: "{}".to_owned(),
+        ..Record::default()
     };
     let mut index = Index::new(Analyzer::new("english").expect("a known language"), "test", 2)
         .expect("a valid dimension");
