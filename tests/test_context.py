@@ -304,6 +304,14 @@ def test_last_requests_are_those_of_the_person(tmp_path: Path) -> None:
     assert last_requests(path, tail=80) == ["and page two"]
 
 
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "unit", ["message ", "<ide_a> ", "<context>a</context>", "<context>", "\n<user_message>"]
+)
+def test_the_words_of_a_long_prompt_are_found_in_linear_time(unit: str) -> None:
+    words_of("[system " + unit * (1_000_000 // len(unit)))
+
+
 @pytest.mark.parametrize(
     "text",
     [
