@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import platform
+import shutil
 import subprocess
 import sys
 from array import array
@@ -17,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commands import SCHEMAS
+from commands import SCHEMAS, python
 from conftest import refused
 from crossgate import Policy, Profile, _core
 from crossgate._core import Blend
@@ -230,6 +232,28 @@ def test_a_subinterpreter_is_refused_by_an_import_error() -> None:
         [sys.executable, "-c", _SUBINTERPRETER], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "refused\nrefused\n", "")
+
+
+_DECISIONS = """
+from crossgate import Document, Index, Router
+
+texts = ("Merge and split PDF files", "Clean up CSV files", "Squash commits of a branch")
+index = Index.build([Document(id=str(n), text=text, body=text) for n, text in enumerate(texts)])
+for query in ("merge these PDF files", "tidy up the history before the review"):
+    result = Router(index, reranker=None).route(query)
+    print({key: value for key, value in result.trace.items() if key != "timings_ms"})
+"""
+
+
+@pytest.mark.parametrize("processor", ["Nehalem", "Haswell"])  # without AVX2, and without VNNI
+def test_older_processors_decide_the_same(processor: str) -> None:
+    found = map(shutil.which, ("qemu-x86_64-static", "qemu-x86_64"))
+    emulator = next(filter(None, found), None)
+    if emulator is None or platform.machine() != "x86_64":
+        pytest.skip("qemu-x86_64 is not installed")
+    command = [emulator, "-cpu", processor, sys.executable, "-c", _DECISIONS]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == python(_DECISIONS)
 
 
 def test_profile_page_names_every_piece_of_evidence() -> None:

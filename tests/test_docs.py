@@ -131,6 +131,15 @@ def test_links_have_a_target(page: Path) -> None:
         assert (page.parent / target).exists(), target
 
 
+def test_each_promise_names_tests_that_exist() -> None:
+    section = (ROOT / "SECURITY.md").read_text("utf-8").split("## Promises")[1].split("\n## ")[0]
+    tests = "".join(path.read_text("utf-8") for path in (ROOT / "tests").glob("test_*.py"))
+    rows = re.findall(r"^\| .* \| (`.*`) \|$", section, re.MULTILINE)
+    assert len(rows) == section.count("\n| ") - 2  # without the head of the table
+    for name in re.findall(r"`(\w+)`", "".join(rows)):
+        assert f"def {name}(" in tests, name
+
+
 def test_all_notebooks_are_listed() -> None:
     listed = (ROOT / "examples" / "README.md").read_text(encoding="utf-8")
     assert len(NOTEBOOKS) == 5
