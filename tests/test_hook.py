@@ -1078,6 +1078,29 @@ def test_sessions_and_log_are_bounded(tmp_path: Path) -> None:
     assert list(session_state.read_hook_log(tmp_path))[-1]["number"] == 2_999
 
 
+def test_eight_processes_write_and_rotate_one_log(tmp_path: Path) -> None:
+    script = """
+import sys
+from pathlib import Path
+from crossgate._agents.hook.session_state import note
+
+for number in range(500):
+    values = {"outcome": "failed", "writer": sys.argv[2], "number": number, "x": "y" * 500}
+    note(Path(sys.argv[1]), values)
+"""
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    writers = [subprocess.Popen([*command, str(number)]) for number in range(8)]
+    assert [writer.wait() for writer in writers] == [0] * 8
+    lines = list(session_state.read_hook_log(tmp_path))
+    assert len(lines) == sum(
+        len(path.read_bytes().splitlines()) for path in tmp_path.glob("log*.jsonl")
+    )
+    assert sum(len(json.dumps(line)) for line in lines) > session_state.LOG_BYTES
+    for writer in range(8):
+        numbers = [line["number"] for line in lines if line["writer"] == str(writer)]
+        assert numbers == sorted(set(numbers))
+
+
 def test_damaged_lines_are_skipped(tmp_path: Path) -> None:
     session = session_state.Session(tmp_path, "claude", "s")
     session.add(["a"])

@@ -16,6 +16,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from email.utils import formatdate
 from pathlib import Path
 from typing import Any
@@ -334,6 +335,26 @@ def test_a_certificate_that_cannot_be_trusted(make: Make) -> None:
         assert "certificate" in message
         assert server.requests == []
         assert server.connections <= 1  # a bad certificate stays bad
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"", b"\x15\x03\x03\x00\x02\x02\x28", b"HTTP/1.1 200 OK\r\n\r\n{}", bytes(999)],
+    ids=["nothing", "an alert", "plain HTTP", "zeros"],
+)
+def test_what_is_no_tls_is_an_api_error(make: Make, answer: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            with suppress(OSError):
+                connection, _ = listener.accept()
+                with connection:
+                    connection.recv(9999)
+                    connection.sendall(answer)
+
+        threading.Thread(target=serve, daemon=True).start()
+        address = f"https://127.0.0.1:{listener.getsockname()[1]}"
+        refused("api_error", make(base_url=address, attempts=1).score, "query", PASSAGES)
 
 
 @pytest.mark.parametrize("explicit", [False, True])
