@@ -492,8 +492,8 @@ def crossings(monkeypatch: pytest.MonkeyPatch, index: Index) -> list[str]:
 
         return call
 
-    # Each document that is read has its description read, too.
-    of_documents = {"is_description", "strip_exclusions"}
+    # Each document that is read has its description read, too, and its name if the query has it.
+    of_documents = {"is_description", "strip_exclusions", "analyze"}
     for name, function in inspect.getmembers(_core, inspect.isbuiltin):
         if name in of_documents:
             continue

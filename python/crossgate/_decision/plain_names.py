@@ -12,6 +12,8 @@ from crossgate._values.results import Document, Vector
 
 _JUDGED = 3
 """How many of the best candidates are judged."""
+_START = 3
+"""Letters of a name that all of its forms begin with."""
 _LONGEST_NAME = 1
 """Terms of the longest name that can be an ordinary word."""
 _FAMILY = 3
@@ -91,8 +93,12 @@ def _without_name(
         return set(_core.analyze(text, language))
 
     title = document.title or document.id
-    name, asked = terms(_PART.split(title, maxsplit=1)[-1] if is_family else title), terms(query)
-    if len(name) > _LONGEST_NAME or not name & asked or "read_only" in document.metadata:
+    called = _PART.split(title, maxsplit=1)[-1] if is_family else title
+    # Few prompts have the start of the name, and the others need no analysis.
+    if called[:_START].lower() not in query.lower() or "read_only" in document.metadata:
+        return None
+    name, asked = terms(called), terms(query)
+    if len(name) > _LONGEST_NAME or not name & asked:
         return None
     shared = (asked & terms(document.content)) - name
     is_about_more = _information(shared) >= _INFORMATION or not _information(asked - name)
