@@ -103,6 +103,24 @@ def test_extra_reads_only_texts_in_other_languages(extra: Path) -> None:
     assert list(english) == list(OnnxEmbedder().embed(texts[:1])[0])
 
 
+def test_index_made_without_the_extra_gets_its_vectors(
+    extra: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    documents = [Document(id="pdf", text=GERMAN), replace(DOCUMENTS[1], examples=(GERMAN,))]
+    with monkeypatch.context() as without:
+        without.setattr(model_files, "is_here", lambda name: False)
+        model_files.is_multilingual.cache_clear()
+        earlier = Index.build(documents, embedder=OnnxEmbedder())
+    model_files.is_multilingual.cache_clear()
+    new = Index.build(documents, embedder=OnnxEmbedder())
+    again = Index.build(documents, embedder=OnnxEmbedder(), reuse=earlier)
+    for id in earlier.ids:
+        assert again._core.vector(id) == new._core.vector(id)
+        assert again._core.hint_vectors(id) == new._core.hint_vectors(id)
+    assert earlier._core.vector("pdf") != new._core.vector("pdf")
+    assert earlier._core.vector("bread") == new._core.vector("bread")
+
+
 def test_prompt_in_another_language_is_decided_by_stage_1_alone(extra: Path) -> None:
     router = Router(Index.build(DOCUMENTS))
     result = router.route(GERMAN)

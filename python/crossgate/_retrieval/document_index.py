@@ -853,6 +853,13 @@ def _known_vectors(
     documents: Iterable[Document], reuse: Index
 ) -> tuple[dict[str, Vector], dict[str, HintVectors]]:
     """Return the vectors of heads and of hints that an earlier index has of the same texts."""
+    # Loaded here, since a search alone does not need it.
+    from crossgate._retrieval.embedding import is_english
+
+    # An index does not tell whether it was made with the extra for other languages.
+    is_certain = not (
+        model_files.is_multilingual() and reuse.embedder.startswith(model_files.EMBEDDER)
+    )
     vectors: dict[str, Vector] = {}
     hints: dict[str, HintVectors] = {}
     for document in documents:
@@ -860,10 +867,14 @@ def _known_vectors(
         if old is None:
             continue
         vector = reuse._core.vector(document.id)
-        if vector is not None and _embedded_texts(document) == _embedded_texts(old):
+        texts = _embedded_texts(document)
+        if vector is None or texts != _embedded_texts(old):
+            continue
+        if is_certain or all(map(is_english, texts)):
             vectors[document.id] = vector
-            texts = hint_texts(document)
-            known = _vectors_of(reuse, document.id, texts) if texts == hint_texts(old) else None
+        lists = hint_texts(document)
+        if lists == hint_texts(old) and (is_certain or all(map(is_english, _flat(lists)))):
+            known = _vectors_of(reuse, document.id, lists)
             if known is not None:
                 hints[document.id] = known
     return vectors, hints
