@@ -176,9 +176,9 @@ def candidates_of(
     vectors = embedder.embed([prompt.searched or " " for prompt in prompts])
     found = []
     for place, (prompt, vector) in enumerate(zip(prompts, vectors, strict=True)):
-        scored, _ = index.search(
+        scored = index.search(
             prompt.searched, vector, blend=profile.blend, evidence=profile.evidence
-        )
+        ).scored
         must, fits = labels[prompt.id]
         weights = [
             model.cosine * (one.cosine or 0.0)

@@ -141,11 +141,12 @@ def test_every_option_is_described(kind: type[DecisionOptions]) -> None:
 
 def test_command_line_has_the_options_with_their_limits() -> None:
     parser = argparse.ArgumentParser()
-    decision_options(parser, limit=2)
+    decision_options(parser, limit="2")
     assert "--min-confidence C" in parser.format_help()
+    assert "(default: 2)" in parser.format_help()
     options = parser.parse_args(["--coverage", "0.9", "--deny", "a", "--deny", "b"])
     keywords = decision_keywords(options)
-    assert keywords == {"limit": 2, "coverage": 0.9, "deny": ["a", "b"], "context": None}
+    assert keywords == {"coverage": 0.9, "deny": ["a", "b"], "context": None}
     assert DecisionOptions(**keywords).deny == {"a", "b"}
 
 

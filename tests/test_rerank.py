@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -11,15 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import LengthReranker
-from crossgate import Candidate, Document, Profile, rerank
+from crossgate import Candidate, Document, Index, Profile, Router, rerank
 from crossgate._decision.cascade import replay
 from crossgate._decision.orderings import ranked
-from crossgate._decision.rerank_candidates import PASSAGE_PROFILE
 from crossgate._retrieval.passages import windows
 from crossgate._retrieval.spelling import _edits, corrected
 from crossgate._runtime import model_files
 from crossgate._runtime.model_files import PASSAGE_RERANKER
-from crossgate._values.profile_files import read_profile
+from crossgate._values.profile_files import PASSAGE_PROFILE, read_profile
 
 PASSAGES = (
     "The staging cluster has five nodes since the March upgrade.",
@@ -69,6 +69,37 @@ def test_every_candidate_is_read() -> None:
     result = rerank("how many nodes does staging have", texts)
     assert all(hit.rerank_score is not None for hit in result.hits)
     assert result.trace["profile"]["combine"]["mode"] == "weighted"
+
+
+def test_clear_first_passage_is_read_alone_whatever_the_order() -> None:
+    index = Index.build(PASSAGES)
+    query = "how many nodes does the staging cluster have"
+    found = index.search(query).candidates
+    result = rerank(query, found)
+    assert (result.ids, result.trace["profile"]["combine"]["mode"]) == (["0"], "weighted")
+    assert [hit.dropped for hit in result.hits] == [None, "not_reranked", "not_reranked"]
+    assert rerank(query, found[::-1]).hits[0].relevance == result.confidence
+    # The cosines of an unknown embedder predict nothing, so everything is read.
+    unknown = rerank(query, [replace(one, embedder="") for one in found])
+    assert all(hit.rerank_score is not None for hit in unknown.hits)
+
+
+@pytest.mark.parametrize("embedder", ["default", None])
+@pytest.mark.parametrize("query", ["how many nodes does staging have", "how do I bake bread"])
+def test_router_over_passages_decides_as_rerank_for_the_same_passages(
+    query: str, embedder: str | None
+) -> None:
+    index = Index.build(PASSAGES, embedder=embedder)
+    routed, reranked = (
+        Router(index).route(query),
+        rerank(query, index.search(query, limit=12).candidates),
+    )
+    assert bool(routed) == ("nodes" in query)
+    for result in (routed, reranked):
+        assert result.degraded == ()
+    assert [(hit.id, hit.relevance, hit.score, hit.dropped) for hit in routed.hits] == [
+        (hit.id, hit.relevance, hit.score, hit.dropped) for hit in reranked.hits
+    ]
 
 
 @pytest.mark.parametrize(
@@ -360,7 +391,7 @@ def test_note_of_another_quarter_ranks_behind_that_of_the_question() -> None:
 def test_long_query_is_cut_to_its_beginning_and_end() -> None:
     filler = "by the way the sea was calm and we ate fish again " * 120
     query = f"how many nodes does the staging cluster have, {filler} and thanks"
-    result = rerank(query, PASSAGES)
+    result = rerank(query, PASSAGES, embed=False)
     assert [note.code for note in result.degraded] == []
     assert "query_cut" in [warning.code for warning in result.warnings]
     assert all(hit.rerank_score is not None for hit in result.hits)

@@ -23,7 +23,7 @@ import httpx2
 import pytest
 
 from conftest import build, skills
-from crossgate import Profile, rerank, write_profile
+from crossgate import Index, Profile, rerank, write_profile
 
 pytest.importorskip("fastapi", reason="the extra serve is not installed")
 pytest.importorskip("prometheus_client", reason="the extra serve is not installed")
@@ -91,6 +91,16 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     limits = ["--max-bytes", "100000", "--max-documents", "50"]
     with serving("--port", "0", "--index", str(path), *limits) as running:
         yield running
+
+
+def test_service_of_the_rag_page_answers_and_refuses(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[1] / "docs" / "rag.md").read_text(encoding="utf-8")
+    (asked,) = re.findall(r"test_serve runs it -->\n```python\n(.*?)```", page, re.DOTALL)
+    chunks = ["The Merula carries 240 passengers and 38 cars.", "Line 4 runs until midnight."]
+    path = tmp_path / "handbook.cgx"
+    Index.build(chunks).save(path)
+    with serving("--port", "0", "--index", str(path), key="") as running:
+        exec(asked.replace("http://127.0.0.1:8787", running.url), {})
 
 
 def test_cohere_client_reads_the_answer(served: Served) -> None:
@@ -274,7 +284,6 @@ def test_explain(served: Served) -> None:
 
 
 def test_route_names_no_folder_of_the_machine(tmp_path: Path) -> None:
-    from crossgate import Index
     from crossgate._sources.reading import read_sources
 
     folder = skills(tmp_path / "skills", {"pdf": "Merge pdf files."})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shutil
 import struct
 import tempfile
@@ -624,6 +625,16 @@ def test_postgres_whose_connection_is_killed() -> None:
         with psycopg.connect(server()) as fresh:
             assert adapter.search(fresh, "csv", **options).hits
         keeper.execute("DROP TABLE killed")
+
+
+def test_postgres_path_of_the_rag_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed")
+    page = (Path(__file__).parents[1] / "docs" / "rag.md").read_text(encoding="utf-8")
+    (path,) = re.findall(r"test_stores runs it -->\n```python\n(.*?)```", page, re.DOTALL)
+    monkeypatch.setenv("DATABASE_URL", server())
+    exec(path, {})
+    with psycopg.connect(server()) as connection:
+        connection.execute("DROP TABLE documents")
 
 
 def test_chroma_filters_and_texts_in_the_metadata(tmp_path: Path) -> None:

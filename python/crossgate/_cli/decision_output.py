@@ -37,14 +37,14 @@ _PASSAGE_LINES = 4
 
 
 def decision_options(
-    parser: argparse.ArgumentParser, *, left_out: Sequence[str] = (), **defaults: object
+    parser: argparse.ArgumentParser, *, left_out: Sequence[str] = (), limit: str = ""
 ) -> None:
     """Add the options of a decision.
 
     Args:
         parser: The parser of the command.
         left_out: Names of `DecisionOptions` that the command does not have.
-        defaults: Defaults of the command that differ from those of `DecisionOptions`.
+        limit: What the command does without a limit, if it does not select all that pass.
     """
     parser.add_argument("--explain", action="store_true", help="show how the decision was made")
     parser.add_argument(
@@ -63,17 +63,15 @@ def decision_options(
     for each in fields(DecisionOptions):
         if "metavar" not in each.metadata or each.name in left_out:
             continue
-        default = defaults.get(each.name, each.default or None)
         repeated = each.metadata.get("repeated", False)
         text = described(each.name) + ("; may be repeated" if repeated else "")
         parser.add_argument(
             f"--{each.name.replace('_', '-')}",
             metavar=each.metadata["metavar"],
             type=each.metadata.get("parse", str),
-            default=default,
             # One id per option: an option with several ids would take the query as well.
             action="append" if repeated else "store",
-            help=text if default is None else f"{text} (default: {default})",
+            help=f"{text} (default: {limit})" if each.name == "limit" and limit else text,
         )
     parser.add_argument(
         "--material",
@@ -164,7 +162,7 @@ def decision_keywords(options: argparse.Namespace) -> dict[str, Any]:
     }
     if options.material is not None:
         keywords["material"] = [text_of(name) for name in options.material]
-    return {"limit": None, **keywords, "context": _context_of(options)}
+    return {**keywords, "context": _context_of(options)}
 
 
 def _context_of(options: argparse.Namespace) -> Context | None:

@@ -45,7 +45,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="explain why the document with this id or title was not selected, or that it was",
     )
-    decision_options(parser, limit=2)
+    decision_options(parser, limit="2, or all passages that answer")
 
 
 def run(options: argparse.Namespace) -> int:

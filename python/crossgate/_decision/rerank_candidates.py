@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from os import PathLike
-from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -29,6 +28,7 @@ from crossgate._reranking.chain import Chain, load, unloaded
 from crossgate._reranking.contract import Deadline
 from crossgate._retrieval.document_index import Index, bundled_embedder, check_documents, is_blank
 from crossgate._retrieval.passages import Window, windows
+from crossgate._runtime import model_files
 from crossgate._runtime.model_files import PASSAGE_RERANKER
 from crossgate._support.checks import (
     check_confidence,
@@ -42,7 +42,7 @@ from crossgate._support.limits import LANGUAGE_CHARS
 from crossgate._support.wording import counted, share_of, type_of
 from crossgate._values.inputs import candidate, check_kept_scores, read_prompt, unsplit
 from crossgate._values.options import DecisionKeywords, DecisionOptions
-from crossgate._values.profile_files import as_policy, as_profile, read_profile
+from crossgate._values.profile_files import PASSAGE_PROFILE, as_policy, as_profile, read_profile
 from crossgate._values.results import (
     Candidate,
     Degradation,
@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from crossgate._reranking.chain import Choice
     from crossgate._telemetry.events import TelemetryHook
 
-PASSAGE_PROFILE = Path(__file__).parents[1] / "profiles" / "passages.json"
 
 BY_COSINE = Combine.ZScore(rerank_score=1.1)
 """How the bundled reranker and a blend with cosines are combined, whatever embedder made them.
@@ -66,9 +65,6 @@ The weight is above 1, so that the reranker decides between two candidates, whos
 are always 1 and -1. Between 0.5 and 1.5, results for many candidates hardly differ
 (`python eval/rerank_order.py`).
 """
-
-EMBEDDED_COSINE = 5.0
-"""Weight of the bundled embedder's cosine where it embeds the candidates (eval/README.md)."""
 
 # Number of candidates by which their language is detected, and characters of each.
 _SAMPLE_TEXTS, _SAMPLE_CHARS = 160, 400
@@ -155,7 +151,7 @@ def rerank(
         ModelError: If the reranker is given by a name or folder that cannot be used.
         TypeError: For an unknown option; it names `limit` for `k`, `top_k` and `top_n`.
     """
-    return run(_request(query, candidates, RerankOptions.of("rerank", options, RerankKeywords)))
+    return run(request(query, candidates, RerankOptions.of("rerank", options, RerankKeywords)))
 
 
 async def arerank(
@@ -169,15 +165,29 @@ async def arerank(
     chosen = RerankOptions.of("arerank", options, RerankKeywords)
     for model in unloaded(chosen.reranker):
         await asyncio.to_thread(load, model)
-    return await arun(_request(query, candidates, chosen))
+    return await arun(request(query, candidates, chosen))
 
 
-def _request(
-    query: str, candidates: Iterable[str | Mapping[str, Any] | Document], options: RerankOptions
+def request(
+    query: str,
+    candidates: Iterable[str | Mapping[str, Any] | Document],
+    options: RerankOptions,
+    rerankers: Chain | None = None,
+    deadline: Deadline | None = None,
+    notes: tuple[Degradation, ...] = (),
 ) -> Request:
-    """Check the query and the candidates, and return the request that the cascade decides."""
+    """Check the query and the candidates, and return the request that the cascade decides.
+
+    Args:
+        query: The query.
+        candidates: The candidates.
+        options: What the caller has chosen.
+        rerankers: The rerankers of `options`, if they are loaded already.
+        deadline: When the query must be decided, if that is known already.
+        notes: What did not run as configured when the candidates were found.
+    """
     started = perf_counter()
-    deadline = Deadline(options.budget_ms)
+    deadline = Deadline(options.budget_ms) if deadline is None else deadline
     check_query(query)
     material = options.material
     prompt = unsplit(query) if material is None else read_prompt(query, material)
@@ -185,15 +195,15 @@ def _request(
     check_documents(documents, empty=True)
     if options.keep_scores:
         check_kept_scores(documents)
-    rerankers = Chain(options.reranker, PASSAGE_RERANKER)
+    if rerankers is None:
+        rerankers = Chain(options.reranker, PASSAGE_RERANKER)
     if options.context is not None:
         check_context(options.context)
     search = _CandidateSearch(prompt.searched, documents, options, deadline)
-    notes: tuple[Degradation, ...] = ()
-    if options.profile is None:
+    if options.profile is None or options.profile == PASSAGE_PROFILE:
         fitted = _default_profile(rerankers.identities, search)
         if fitted.reranker is None:
-            notes = (rerankers.no_profile(""),)
+            notes = (*notes, rerankers.no_profile(""))
     else:
         fitted = as_profile(options.profile)
         rerankers.check_fitted(fitted, None)
@@ -275,6 +285,14 @@ class _CandidateSearch:
     def has_cosines(self) -> bool:
         """Whether every candidate has a cosine, or a vector to compare."""
         return self._vector is not None or len(self._cosines) == len(self.documents) > 0
+
+    @property
+    def has_own_cosines(self) -> bool:
+        """Whether every candidate has a cosine of the bundled embedder that says what is in it."""
+        own = model_files.identity(model_files.EMBEDDER)
+        known = all(document.embedder == own for document in self.documents)
+        embedded = self.embeds or (self._vector is None and self.has_cosines and known)
+        return embedded and not any(document.body for document in self.documents)
 
     @property
     def has_scores(self) -> bool:
@@ -381,14 +399,14 @@ class _CandidateSearch:
             embed=False,
         )
         deadline.check()
-        scored, found = search(self.query, vector)
+        found = search(self.query, vector)
         candidates = with_history(
-            Candidates(scored, found, vector, degraded=failed),
+            Candidates(found.scored, found.documents, vector, degraded=failed),
             search,
             self.query,
             self._context,
             profile,
-            compared=len(scored),
+            compared=len(found.scored),
             embed=bundled_embedder().embed if self.embeds and vector is not None else None,
         )
         return candidates, chosen
@@ -477,22 +495,22 @@ def _default_profile(rerankers: Sequence[str | None], search: _CandidateSearch) 
     """
     bundled = read_profile(PASSAGE_PROFILE)
     fitted = bundled if rerankers and rerankers[0] == bundled.reranker else Profile()
-    if search.embeds and isinstance(fitted.combine, Combine.Weighted):
-        fitted = fitted.replace(
-            combine=Combine.Weighted(
-                cosine=EMBEDDED_COSINE,
-                bm25=fitted.combine.bm25,
-                rerank_score=fitted.combine.rerank_score,
-            )
-        )
-    elif search.has_cosines and not search.keep_scores and fitted.reranker:
-        fitted = fitted.replace(combine=BY_COSINE)
-    elif search.keep_scores or search.has_scores:
-        # The scale of the scores is unknown, so only their order counts.
-        fitted = fitted.replace(combine=Profile().combine)
+    if search.keep_scores or not search.has_own_cosines:
+        # Without cosines of its own embedder, it cannot predict the scores of stage 2.
+        fitted = fitted.replace(anytime=None)
+        if search.has_cosines and not search.keep_scores and fitted.reranker:
+            fitted = fitted.replace(combine=BY_COSINE, runner_up=Profile().runner_up)
+        elif search.keep_scores or search.has_scores:
+            # The scale of the scores is unknown, so only their order counts.
+            fitted = fitted.replace(combine=Profile().combine, runner_up=Profile().runner_up)
     if fitted.reranker and search.is_foreign:
         # The bundled models read English: other languages keep their order and meet no threshold.
-        fitted = fitted.replace(relevance=fitted.relevance.replace(threshold=None))
+        fitted = fitted.replace(
+            answer=Profile().answer,
+            relevance=fitted.relevance.replace(threshold=None),
+            runner_up=Profile().runner_up,
+            anytime=None,
+        )
     return fitted.replace(pool=min(max(1, len(search.documents)), _core.MOST_CANDIDATES))
 
 
@@ -532,6 +550,6 @@ def rerank_many(
                 "malformed_candidate",
                 f"{type_of(pair)} is not a pair: pass pairs of a query and its candidates",
             )
-        return run(_request(*pair, chosen))
+        return run(request(*pair, chosen))
 
     return decide_many(decide, queries, progress)

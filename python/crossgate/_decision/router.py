@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -21,8 +21,10 @@ from crossgate._reranking.chain import Chain
 from crossgate._reranking.contract import NO_DEADLINE, Deadline, passages_of
 from crossgate._retrieval.document_index import Index, check_embedder, embedder_mismatch, id_of
 from crossgate._retrieval.embedding import is_english
+from crossgate._runtime import model_files
 from crossgate._runtime.model_files import (
     EMBEDDER,
+    PASSAGE_RERANKER,
     ROUTING_RERANKER,
     is_multilingual,
     languages_of,
@@ -33,16 +35,17 @@ from crossgate._support.checks import (
     check_text,
     is_empty,
 )
-from crossgate._support.errors import InputError, RerankerError
+from crossgate._support.errors import IndexFileError, InputError, RerankerError
 from crossgate._support.limits import LANGUAGE_CHARS
 from crossgate._support.wording import type_of
 from crossgate._values.inputs import Prompt, read_prompt
 from crossgate._values.options import DecisionOptions
-from crossgate._values.profile_files import as_policy, as_profile, read_profile
+from crossgate._values.profile_files import PASSAGE_PROFILE, as_policy, as_profile, read_profile
 from crossgate._values.results import (
     Degradation,
     ResultWarning,
     RouteResult,
+    degradation,
 )
 
 if TYPE_CHECKING:
@@ -56,6 +59,10 @@ _EMPTY_QUERY = ResultWarning(
     code="empty_query",
     detail="the query is empty, so nothing was searched: pass a prompt or question",
 )
+
+
+# How many documents of an index tell whether it holds passages.
+_JUDGED = 16
 
 DEFAULT_PROFILE = Path(__file__).parents[1] / "profiles" / "default.json"
 
@@ -106,19 +113,25 @@ class Router:
             raise embedder_mismatch("the index", index.embedder, embedder.identity)
         self.index = index
         self._embedder = embedder
-        self._rerankers = Chain(reranker, ROUTING_RERANKER)
         self._telemetry = telemetry
         self._notes: tuple[Degradation, ...] = ()
         if profile is None:
             profile = profile_beside(index)
-        if profile is None:
-            profile = read_profile(DEFAULT_PROFILE)
+        if profile is None and _holds_passages(index):
+            of_passages = Chain(reranker, PASSAGE_RERANKER)
+            if model_files.identity(PASSAGE_RERANKER) in of_passages.identities:
+                profile = PASSAGE_PROFILE
+        fitted = None if profile is None else as_profile(profile)
+        reads_passages = fitted is not None and _is_of_passages(fitted)
+        self._rerankers = Chain(reranker, PASSAGE_RERANKER if reads_passages else ROUTING_RERANKER)
+        if fitted is None:
+            fitted = read_profile(DEFAULT_PROFILE)
             known = self._rerankers.identities
-            fitted = not known or profile.reranker in known
-            if profile.embedder != index.embedder or not fitted:
+            if fitted.embedder != index.embedder or (known and fitted.reranker not in known):
                 self._notes = (self._rerankers.no_profile(index.embedder),)
-                profile = Profile()
-        self.profile = as_profile(profile)
+                fitted = Profile()
+        self._passages = profile if reads_passages else None
+        self.profile = fitted
         self.policy = as_policy(policy)
         self._rerankers.check_fitted(self.profile, index.embedder or None)
         self._warnings = _other_corpus(self.profile, index)
@@ -140,7 +153,7 @@ class Router:
                 `zero_vector` for a vector that cannot be compared.
             TypeError: For an unknown option; it names `limit` for `k`, `top_k` and `top_n`.
         """
-        return run(self._request(query, _options("route", options)))
+        return run(self._request(query, self._options("route", options)))
 
     async def aroute(self, query: str, **options: Unpack[RouteKeywords]) -> RouteResult:
         """Like `route`, with the same arguments, without blocking the event loop.
@@ -148,7 +161,13 @@ class Router:
         Remote rerankers are awaited, and cancellation cancels their requests; models run on threads
         of the loop's pool.
         """
-        return await arun(self._request(query, _options("aroute", options)))
+        chosen = self._options("aroute", options)
+        if self._passages is None:
+            return await arun(self._request(query, chosen))
+        import asyncio
+
+        # The request is made of what the index finds.
+        return await arun(await asyncio.to_thread(self._request, query, chosen))
 
     def _request(self, query: str, options: DecisionOptions) -> Request:
         """Check the query, and return the request that the cascade decides."""
@@ -162,6 +181,8 @@ class Router:
             raise InputError(
                 "no_documents", "the index is empty: add documents with Index.upsert first"
             )
+        if self._passages is not None and not is_empty(query):
+            return self._of_passages(query, options, deadline)
         prompt = read_prompt(query, options.material)
         return Request(
             prompt=prompt,
@@ -174,6 +195,50 @@ class Router:
             deadline=deadline,
             telemetry=self._telemetry,
             started=started,
+        )
+
+    def _options(self, function: str, keywords: RouteKeywords) -> DecisionOptions:
+        limit = 2 if self._passages is None else None
+        return DecisionOptions.of(function, {"limit": limit, **keywords})
+
+    def _of_passages(self, query: str, options: DecisionOptions, deadline: Deadline) -> Request:
+        """Search for passages; the request to decide is that of `rerank` for what is found."""
+        from crossgate._decision.rerank_candidates import RerankOptions, request
+
+        search = partial(
+            self.index.search,
+            query,
+            limit=self.profile.pool,
+            technologies=() if options.context is None else options.context.technologies,
+            allow=options.allow,
+            deny=options.deny,
+        )
+        notes = self._notes
+        try:
+            vector = options.vector
+            if vector is None and self._embedder is not None:
+                vector = self._embedder.embed([query])[0]
+            found = search(vector)
+        except Exception as error:
+            if options.vector is not None or isinstance(error, IndexFileError):
+                raise
+            # As over skills, BM25 decides alone.
+            notes = (*notes, degradation("embedder", error))
+            found = search(embed=False)
+        given = {each.name: getattr(options, each.name) for each in fields(DecisionOptions)}
+        return request(
+            query,
+            found.candidates,
+            RerankOptions(
+                **{**given, "vector": None},
+                profile=self._passages,
+                policy=self.policy,
+                language=self.index.language,
+                telemetry=self._telemetry,
+            ),
+            self._rerankers,
+            deadline,
+            notes,
         )
 
     def explain(self, query: str, id: str, **options: Unpack[RouteKeywords]) -> Explanation:
@@ -193,7 +258,7 @@ class Router:
 
         check_text("the id", id)
         document = self.index[id_of(self.index, id)]
-        chosen = _options("explain", options)
+        chosen = self._options("explain", options)
         request = self._request(query, chosen)
         if document.id in chosen.deny:
             left_out = ("denied", "`deny` names it", "take it out of `deny`")
@@ -227,7 +292,7 @@ class Router:
                 "out_of_range",
                 "vector applies to one query: call route with each query and its vector",
             )
-        chosen = _options("route_many", options)
+        chosen = self._options("route_many", options)
         return decide_many(lambda query: run(self._request(query, chosen)), queries, progress)
 
     def warm_up(self) -> None:
@@ -301,8 +366,16 @@ class Router:
         return self.index.load_embedder() if self._embedder is None else self._embedder
 
 
-def _options(function: str, keywords: RouteKeywords) -> DecisionOptions:
-    return DecisionOptions.of(function, {"limit": 2, **keywords})
+def _is_of_passages(profile: Profile) -> bool:
+    """Return whether a profile weighs coverage, which is known for the candidates of `rerank`."""
+    model = profile.relevance.stage2
+    return model is not None and any((model.covered, model.rarest, model.facts))
+
+
+def _holds_passages(index: Index) -> bool:
+    """Return whether an index holds passages of text, judged by its first documents."""
+    first = [document for id in index.ids[:_JUDGED] if (document := index.get(id)) is not None]
+    return bool(first) and not any(document.is_read_as_description() for document in first)
 
 
 def _as_index(given: object) -> Index:

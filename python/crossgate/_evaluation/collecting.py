@@ -16,7 +16,7 @@ from typing import Any
 import crossgate._core as _core
 from crossgate._core import Policy, Profile, Scored
 from crossgate._decision.cascade import sources_of
-from crossgate._decision.rerank_candidates import PASSAGE_PROFILE, rerank
+from crossgate._decision.rerank_candidates import rerank
 from crossgate._decision.router import Router
 from crossgate._decision.stage1 import readable
 from crossgate._evaluation.labels import Dataset, LabelledQuery, ProblemLog, json_objects
@@ -46,7 +46,7 @@ from crossgate._support.errors import CrossgateError, InputError, ModelError, So
 from crossgate._support.files import open_source
 from crossgate._support.progress import in_progress, progress
 from crossgate._values.inputs import candidate, read_prompt
-from crossgate._values.profile_files import as_profile
+from crossgate._values.profile_files import PASSAGE_PROFILE, as_profile
 from crossgate._values.results import Candidate, Passage, RouteResult
 
 _PACKAGES = ("crossgate", "onnxruntime", "tokenizers", "numpy")

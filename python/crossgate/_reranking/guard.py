@@ -271,7 +271,7 @@ class GuardedReranker:
         ]
         scored = number - pairs.count(None)
         padding = [None] * (len(passages) - number)
-        if stopped and scored >= min(LEAST_PAIRS, number):
+        if stopped and scored:
             return Scores([*pairs, *padding], stopped=True)
         if scored < number:
             detail = f"{self.name} scored {share_of(scored, len(passages), 'passage')}"

@@ -11,6 +11,7 @@ from dataclasses import fields, replace
 from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple, Never
 
 import crossgate._core as _core
@@ -121,6 +122,12 @@ Values between 0.2 and 0.4 give nearly equal results (docs/design.md).
 """
 
 
+_BLOCK = 2_000
+"""How many documents `build_in_blocks` embeds at once."""
+
+_SAVED_EVERY = 120.0
+"""Seconds between two writes of what is embedded; writing a gigabyte takes seconds."""
+
 _CORRECTED_TO = 100
 """How many documents cosine, BM25 and their blend each contribute to correct misspelt words."""
 
@@ -131,16 +138,20 @@ class SearchResult(NamedTuple):
     Attributes:
         scored: The candidates, best blend first.
         documents: The documents of the candidates, by id.
+        embedder: Identity of the embedder that made the index's vectors; empty if there are none.
     """
 
     scored: list[_core.Scored]
     documents: Mapping[str, Document]
+    embedder: str
 
     @property
     def candidates(self) -> list[Candidate]:
         """The candidates with their cosines, for `crossgate.rerank`."""
         return [
-            Candidate(**_fields(self.documents[found.id]), cosine=found.cosine)
+            Candidate(
+                **_fields(self.documents[found.id]), cosine=found.cosine, embedder=self.embedder
+            )
             for found in self.scored
         ]
 
@@ -493,7 +504,8 @@ class Index:
                     scored, texts = search(read, self._vector(read))
         scored, texts = scored[:limit], texts[:limit]
         pairs = zip(scored, texts, strict=True)
-        return SearchResult(scored, {hit.id: _document(hit.id, *text) for hit, text in pairs})
+        documents = {hit.id: _document(hit.id, *text) for hit, text in pairs}
+        return SearchResult(scored, documents, self.embedder)
 
     def named(
         self, prompt: str, *, allow: Iterable[str] | None = None, deny: Iterable[str] = ()
@@ -847,6 +859,64 @@ def _read_metadata(id: str, text: str) -> dict[str, Any]:
             "index_corrupt", f"the metadata of document {id!r} is damaged: {error}"
         ) from error
     return values if isinstance(values, dict) else {}
+
+
+def build_in_blocks(
+    documents: Sequence[Document],
+    unfinished: Path,
+    *,
+    embedder: Embedder | str | os.PathLike[str] | None,
+    language: str,
+    reuse: Index | None,
+    progress: Callable[[int, int], None],
+) -> Index:
+    """Index documents as `Index.build` does, and continue what an interrupted call has embedded.
+
+    Args:
+        documents: As for `Index.build`.
+        unfinished: File of the documents that were embedded so far, written between two blocks;
+            it stays after an interruption, and the caller removes it.
+        embedder: As for `Index.build`.
+        language: As for `Index.build`.
+        reuse: As for `Index.build`.
+        progress: As for `Index.build`.
+    """
+    check_documents(documents)
+    maker = _embedder(embedder)
+    identity, dimension = (maker.identity, maker.dimension) if maker else ("", 0)
+    built = Index(_core.Index(language, identity, dimension), maker)
+    known = [
+        other
+        for other in (reuse, _readable(unfinished))
+        if other is not None and maker is not None and other.embedder == identity
+    ]
+    saved = monotonic()
+    for start in range(0, len(documents), _BLOCK):
+        block = documents[start : start + _BLOCK]
+        vectors: dict[str, Vector] = {}
+        hints: dict[str, HintVectors] = {}
+        for other in known:
+            more, more_hints = _known_vectors(block, other)
+            vectors, hints = vectors | more, hints | more_hints
+
+        def report(done: int, _: int, start: int = start) -> None:
+            progress(start + done, len(documents))
+
+        built._upsert(block, vectors, hints, report)
+        if dimension and len(built) < len(documents) and monotonic() - saved > _SAVED_EVERY:
+            built.save(unfinished)
+            saved = monotonic()
+    return built
+
+
+def _readable(path: Path) -> Index | None:
+    """Return the index of a file; None if there is none, or if it cannot be read."""
+    try:
+        opened = Index.open(path)
+        opened.load()
+    except IndexFileError:
+        return None
+    return opened
 
 
 def _known_vectors(

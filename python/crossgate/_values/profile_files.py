@@ -17,7 +17,8 @@ PROFILE_SCHEMA = "crossgate-profile/6"
 POLICY_SCHEMA = "crossgate-policy/2"
 
 _BUNDLED = Path(__file__).parents[1] / "profiles"
-BUNDLED_PROFILES = ("default", "passages", "session")
+PASSAGE_PROFILE = "passages"
+BUNDLED_PROFILES = ("default", PASSAGE_PROFILE, "session")
 """Names of the profiles in the package."""
 
 _Settings = TypeVar("_Settings", Profile, Policy)

@@ -91,10 +91,13 @@ class Candidate(Document):
     Attributes:
         cosine: Cosine similarity of query and document in [-1, 1], or None if unknown.
         score: The retriever's score on any scale, higher is better; only the order counts.
+        embedder: Identity of the embedder whose vectors have the cosine, as `Index.search` sets it;
+            empty if unknown. The bundled profile has weights for cosines of the bundled embedder.
     """
 
     cosine: float | None = None
     score: float | None = None
+    embedder: str = ""
 
     def is_read_as_description(self) -> bool:
         """Return whether the text describes a body; without a body, it is a passage."""

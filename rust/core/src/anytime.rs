@@ -1,7 +1,8 @@
-//! Anytime reranking: whether the unread candidates of the pool can still change the first pick.
+//! Anytime reranking: whether the unread candidates of the pool can still be selected.
 //!
 //! Stage 2 reads the pool best blend first. After each candidate, [`can_stop`] bounds the
-//! probability that any unread candidate gets a better combined score than the best read candidate.
+//! probability that any unread candidate gets a better combined score than the best read candidate,
+//! or, where several can be selected, comes as close to it as `runner_up` asks.
 //! The rule depends on the scores alone, so the same candidates are read whatever the number of
 //! threads.
 //!
@@ -22,7 +23,7 @@ use crate::profile::{Anytime, Combine, Profile};
 use crate::signals::Reranked;
 use crate::stage1::Scored;
 
-/// Fewest candidates to read: the confidence of stage 2 depends on the margin of the first.
+/// Fewest candidates to read where they share one probability, which depends on the lead of the first.
 const LEAST_READ: usize = 2;
 
 impl Anytime {
@@ -42,12 +43,16 @@ impl Anytime {
     }
 }
 
-/// Whether the unread candidates of the pool are too unlikely to change the first pick.
+/// Whether the unread candidates of the pool are too unlikely to be selected.
 ///
 /// `pairs` are the rerank scores of the first candidates of the pool, in its order. False without a
-/// model in the profile, if the profile was not fitted for the reranker, if more than one candidate
-/// may be selected, and if scores are combined by rank or by their spread, because an unread
-/// candidate then also moves the scores of the others.
+/// model in the profile, if the profile was not fitted for the reranker, if any number of candidates
+/// may be selected however far they are behind, and if scores are combined by rank or by their
+/// spread, because an unread candidate then also moves the scores of the others.
+///
+/// A single pick of one probability that candidates share must only not change. Passages, each of
+/// which has a probability of its own, are compared with `runner_up` whatever the limit, since
+/// stage 2 may put any of them first that comes close.
 ///
 /// Fails with `not_finite` or `out_of_range` for a score that [`crate::conclude::conclude`] refuses.
 pub fn can_stop(
@@ -62,8 +67,14 @@ pub fn can_stop(
         Combine::Weighted { rerank_score, .. } => rerank_score,
         Combine::Rrf { .. } | Combine::ZScore { .. } => return Ok(false),
     };
-    let one_pick = gated.limit == Some(1) || profile.runner_up.stage2 == Some(0.0);
-    if pairs.len() < LEAST_READ || !one_pick || weight <= 0.0 {
+    let on_their_own = profile.relevance.stage2.is_some_and(|model| model.intercept.is_some());
+    let behind = match profile.runner_up.stage2 {
+        Some(behind) if on_their_own || behind == 0.0 => behind,
+        _ if gated.limit == Some(1) && !on_their_own => 0.0,
+        _ => return Ok(false),
+    };
+    let least = if on_their_own { 1 } else { LEAST_READ };
+    if pairs.len() < least || weight <= 0.0 {
         return Ok(false);
     }
     let pool: Vec<&Scored> = gated.pool.iter().filter_map(|at| gated.scored.get(*at)).collect();
@@ -83,7 +94,7 @@ pub fn can_stop(
         .iter()
         .zip(base)
         .map(|(candidate, base)| {
-            let needed = (best - base) / weight;
+            let needed = (best - behind - base) / weight;
             exceeds(needed - model.predicted(candidate) - mean, deviation)
         })
         .sum();
@@ -106,7 +117,7 @@ mod tests {
     use super::*;
     use crate::gate::{Request, gate};
     use crate::policy::Policy;
-    use crate::profile::RunnerUpRule;
+    use crate::profile::{Relevance, RunnerUpRule, Stage2Relevance};
 
     fn model() -> Anytime {
         let (intercept, cosine, bm25) = (-5.0, 10.0, 0.3);
@@ -163,6 +174,22 @@ mod tests {
         assert!(!stops(&[0.8, 0.79, 0.78, 0.77], &[3.0, 2.0], &profile()), "all are alike");
         assert!(!stops(&cosines, &[4.0], &profile()), "one was read");
         assert!(!stops(&cosines, &[], &profile()));
+    }
+
+    #[test]
+    fn passages_are_read_while_one_may_come_as_close_as_a_further_pick() {
+        let model = Stage2Relevance { intercept: Some(0.0), ..Stage2Relevance::default() };
+        let passages = |behind| Profile {
+            relevance: Relevance { stage2: Some(model), ..Relevance::default() },
+            runner_up: RunnerUpRule { stage1: None, stage2: behind },
+            ..profile()
+        };
+        let (clear, score) = ([0.8, 0.3, 0.2], [6.0]);
+        assert!(stops(&clear, &score, &passages(Some(1.0))), "one read passage can be enough");
+        assert!(!stops(&clear, &score, &passages(Some(12.0))), "others could be selected, too");
+        assert!(!stops(&clear, &score, &passages(None)), "any number may be selected");
+        assert!(!stops(&[0.8, 0.8, 0.8], &[1.0], &passages(Some(1.0))));
+        assert!(!stops(&clear, &[], &passages(Some(1.0))));
     }
 
     #[test]
