@@ -628,3 +628,32 @@ def test_search_returns_at_most_limit_candidates() -> None:
 def test_load_of_a_path_names_open(tmp_path: Path) -> None:
     message = refused("out_of_range", Index.load, str(tmp_path / "a.cgx"))
     assert "Index.open(path)" in message
+
+
+def test_interrupted_indexing_goes_on_where_it_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_module, "_BLOCK", 2)
+    monkeypatch.setattr(index_module, "_SAVED_EVERY", -1.0)
+    documents = [Document(id=f"part-{n}", text=f"red fox {n}") for n in range(5)]
+    embedded: list[str] = []
+
+    class Counting(WordEmbedder):
+        def embed(self, texts: Sequence[str], **options: Any) -> Any:
+            if len(embedded) >= limit:
+                raise KeyboardInterrupt
+            embedded.extend(texts)
+            return super().embed(texts, **options)
+
+    options: dict[str, Any] = {"embedder": Counting(), "language": "english", "reuse": None}
+    file, limit, done = tmp_path / "unfinished", 4, []
+    with pytest.raises(KeyboardInterrupt):
+        index_module.build_in_blocks(documents, file, progress=print, **options)
+    assert len(embedded) == 4
+    limit = 9
+    built = index_module.build_in_blocks(
+        documents, file, progress=lambda *counts: done.append(counts), **options
+    )
+    assert embedded == [document.text for document in documents]
+    assert built.fingerprint == Index.build(documents, embedder=WordEmbedder()).fingerprint
+    assert done[-1] == (5, 5)

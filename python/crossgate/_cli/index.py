@@ -12,6 +12,7 @@ from crossgate._cli import DONE
 from crossgate._cli.input import document_arguments, documents_of, index_of
 from crossgate._cli.output import json_option, say, say_left_out, say_skipped, show, show_json, size
 from crossgate._support.errors import IndexFileError
+from crossgate._support.progress import progress
 from crossgate._support.wording import counted
 
 if TYPE_CHECKING:
@@ -52,11 +53,18 @@ def run(options: argparse.Namespace) -> int:
     loaded = _with_servers(options) if options.mcp else documents_of(options)
     say_skipped(loaded.problems, ", ".join([*options.source, *options.mcp]))
     say_left_out(loaded.left_out)
-    built = index_of(loaded, options, earlier)
+    if options.embedder is None:
+        say(
+            "without vectors, nothing can be refused: only for passages of text does the "
+            "cross-encoder tell that none answers"
+        )
+    unfinished = output.with_name(f"{output.name}.unfinished")
+    built = _built(loaded, options, earlier, unfinished)
     with examples_lock(examples):
         for unknown in teach_examples(built, examples):
             say(f"{examples}: no document has the id {unknown!r}: its examples wait")
         built.save(output)
+    unfinished.unlink(missing_ok=True)
     seconds = perf_counter() - start
     skipped = sum(not problem.renamed for problem in loaded.problems)
     if options.json:
@@ -84,6 +92,25 @@ def run(options: argparse.Namespace) -> int:
     if beside.is_file():
         show(f"the profile {beside} decides for it, not the bundled one")
     return DONE
+
+
+def _built(
+    loaded: Loaded, options: argparse.Namespace, earlier: Index | None, unfinished: Path
+) -> Index:
+    """Build the index, from what an interrupted call has embedded if there is such a file."""
+    from crossgate._retrieval.document_index import build_in_blocks
+
+    if not loaded.documents:
+        return index_of(loaded, options)  # which says so
+    with progress("embedding") as report:
+        return build_in_blocks(
+            loaded.documents,
+            unfinished,
+            embedder=options.embedder,
+            language=options.language,
+            reuse=earlier,
+            progress=report,
+        )
 
 
 def _with_servers(options: argparse.Namespace) -> Loaded:

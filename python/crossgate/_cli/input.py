@@ -71,7 +71,7 @@ def documents_of(options: argparse.Namespace) -> Loaded:
     return read_sources(options.source, kind=options.kind)
 
 
-def index_of(loaded: Loaded, options: argparse.Namespace, earlier: Index | None = None) -> Index:
+def index_of(loaded: Loaded, options: argparse.Namespace) -> Index:
     """Build an index of documents with the options of the command."""
     from crossgate._retrieval.document_index import Index
 
@@ -80,7 +80,6 @@ def index_of(loaded: Loaded, options: argparse.Namespace, earlier: Index | None 
             loaded.documents,
             embedder=options.embedder,
             language=options.language,
-            reuse=earlier,
             progress=report,
         )
 

@@ -124,8 +124,8 @@ def _explanation(
 def _not_found(id: str, stage1: Stage1, request: Request, result: RouteResult) -> Explanation:
     """Explain by its ranks a document that is not a candidate."""
     if stage1.everything is None and stage1.documents:
-        most = counted(len(stage1.documents), "passage")
-        text = f"it is not among the first {most} that the index finds"
+        listed = counted(len(stage1.documents), "passage")
+        text = f"it is not among the first {listed} that the index finds"
         return _explanation(id, result, "not_a_candidate", text, _TEACH)
     if stage1.everything is None:
         text = "the query is empty, so nothing was searched"
