@@ -328,7 +328,7 @@ def _moved(
     )
     if known.level:
         yield "the level moves by {:+.2f} log-odds [{:+.2f}, {:+.2f}]".format(*moved)
-    if 0.005 <= known.weights < 0.5:
+    if 1e-4 <= known.weights < 0.5:
         half = matched * (1 - known.weights) / known.weights
         yield f"about {half:.2g} queries with a match would decide half of the weights"
     if not start.refits(seen):
