@@ -55,6 +55,14 @@ def test_an_unknown_name_gets_the_nearest_one_as_the_answer(router: Router, prom
     assert "'pdf-toolkit'" in result.warnings[-1].detail
 
 
+def test_in_a_session_an_unknown_name_is_only_noted(router: Router) -> None:
+    session = Router(router.index, profile="session", reranker=None)
+    result = session.route("use the pdf-toolkt skill on a.pdf")
+    assert result.reason != "unknown_name"
+    assert [hit.id for hit in result.hits][:1] == ["pdf-toolkit"]
+    assert "'pdf-toolkit'" in result.warnings[-1].detail
+
+
 def test_a_reserved_document_is_not_suggested(router: Router) -> None:
     assert "7" not in [hit.id for hit in router.route("rotate keys: replace keys").hits]
 

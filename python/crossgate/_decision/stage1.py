@@ -54,7 +54,7 @@ class Stage1:
         read: The text of the query for stage 2; empty for the query itself.
         context: The context of the query for the trace; empty without one.
         unreadable: Whether the model of the vectors does not read the language of the query.
-        unknown_name: Whether the query names a document that does not exist.
+        unknown_name: Whether the query names a document that does not exist; False in a session.
         everything: Scores all documents that the request allows, candidates or not; None if nothing
             was searched.
     """
@@ -296,7 +296,8 @@ def search_index(
         ),
         degraded=(*candidates.degraded, *steps.skipped, *failed),
         warnings=(*spelling_warnings(corrections), *_unknown_name(unknown)),
-        unknown_name=bool(unknown),
+        # The skill may be one of the agent that this index does not have.
+        unknown_name=bool(unknown) and not profile.session,
         corrected=query if corrections else None,
         timings={"embed": embedded, "search": milliseconds(start) - embedded},
         need=need,
