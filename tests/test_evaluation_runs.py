@@ -34,6 +34,8 @@ from small_runs import POLICY, PROFILE, SharedWords, measured
 
 def test_run_stores_the_decisions_of_the_router(tmp_path: Path) -> None:
     dataset = read_dataset(write_beir(tmp_path / "set"))
+    unknown = replace(dataset.queries[0], id="unknown", text="use the red-wagon skill", relevant={})
+    dataset = replace(dataset, queries=(*dataset.queries, unknown))
     run = measured(tmp_path, dataset)
     assert (run.header.dataset, run.header.split, run.header.documents) == ("set", "test", 6)
     assert run.header.labels == dataset.fingerprint
@@ -69,7 +71,8 @@ def test_run_stores_the_decisions_of_the_router(tmp_path: Path) -> None:
                 }
                 reasons.add(wanted.reason)
     # The queries of the dataset take every path.
-    assert {"confident_winner", "lexical_winner", "improbable", "reranked"} <= reasons
+    paths = {"confident_winner", "lexical_winner", "improbable", "reranked", "unknown_name"}
+    assert paths <= reasons
 
 
 def test_run_stores_source_types(tmp_path: Path) -> None:
@@ -291,6 +294,7 @@ def test_damaged_run_is_refused_with_its_line(tmp_path: Path) -> None:
             (3, [*lines[:2], json.dumps(json.loads(lines[2]) | {"signals": bad})])
             for bad in bad_signals
         ),
+        (3, [*lines[:2], json.dumps(json.loads(lines[2]) | {"held_back": ["rain"]})]),
         (3, [*lines[:2], json.dumps(values)]),
         (3, [*lines[:2], lines[2][:50]]),
         (3, [*lines[:2], lines[2].replace('"stage1": [{', '"stage1": [1, {')]),

@@ -22,6 +22,7 @@ from crossgate._decision.stage1 import readable
 from crossgate._evaluation.labels import Dataset, LabelledQuery, ProblemLog, json_objects
 from crossgate._evaluation.stored_runs import (
     ALL_MODES,
+    HOLD_BACK,
     MODES,
     Mode,
     Run,
@@ -395,6 +396,7 @@ def _route(
         pairs=pairs,
         remote_pairs=_pairs(results.get("remote")),
         signals=richest.trace["gate"]["signals"],
+        held_back=tuple(name for name in HOLD_BACK if richest.trace["request"].get(name)),
         decision=decision,
         milliseconds={mode: dict(result.timings) for mode, result in results.items()},
         repeated=repeated,
@@ -626,6 +628,7 @@ def _reranked(rows: Sequence[_CandidateRow], reranker: Reranker) -> Iterator[Sto
                 pair["id"]: PairScore(pair["score"], pair["truncated"]) for pair in trace["stage2"]
             },
             signals=trace["gate"]["signals"],
+            held_back=tuple(name for name in HOLD_BACK if trace["request"].get(name)),
             milliseconds={"always": dict(result.timings)},
             excerpts={hit.id: hit.document.text[:240] for hit in result.hits[:1]},
             lengths={hit.id: len(hit.document.content) for hit in result.hits},

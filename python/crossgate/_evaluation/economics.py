@@ -195,7 +195,13 @@ def trade_off(
     fitted = winner.agreed is not None
     agreed, disagreed = (winner.agreed, winner.disagreed) if fitted else (1.0, 1.0)
     requests = [
-        _core.Request(require_overlap=True, documents=query.documents, needs_document=query.need)
+        _core.Request(
+            require_overlap=True,
+            documents=query.documents,
+            needs_document=query.need,
+            names_unknown="names_unknown" in query.held_back,
+            unreadable="unreadable" in query.held_back,
+        )
         for query in queries
     ]
 

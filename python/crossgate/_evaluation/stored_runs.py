@@ -50,6 +50,9 @@ ALL_MODES: tuple[Mode, ...] = get_args(Mode)
 MODES: tuple[Mode, ...] = ("never", "gated", "always")
 """The modes that are measured by default: they need no provider and no key."""
 
+HOLD_BACK = ("names_unknown", "unreadable")
+"""What keeps a request from any selection, whatever the scores."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunHeader:
@@ -112,6 +115,7 @@ class StoredQuery:
         remote_pairs: The same for the remote reranker; empty if it was not asked, or did not
             answer.
         signals: The gate's signals; None without candidates.
+        held_back: Why nothing is selected, whatever the scores; see `HOLD_BACK`.
         decision: Verdict, reason and selected ids of the gated mode, as the router returned them;
             None if that mode was not measured.
         milliseconds: Per mode, milliseconds per step of the router.
@@ -134,6 +138,7 @@ class StoredQuery:
     pairs: Mapping[str, PairScore] = field(default_factory=dict)
     remote_pairs: Mapping[str, PairScore] = field(default_factory=dict)
     signals: Mapping[str, Any] | None = None
+    held_back: tuple[str, ...] = ()
     decision: Mapping[str, Any] | None = None
     milliseconds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     repeated: tuple[float, bool] | None = None
@@ -252,6 +257,7 @@ def _query_values(query: StoredQuery) -> dict[str, Any]:
         "stage2": _pair_values(query.pairs),
         "remote": _pair_values(query.remote_pairs),
         "signals": None if query.signals is None else dict(query.signals),
+        "held_back": list(query.held_back),
         "decision": None if query.decision is None else dict(query.decision),
         "milliseconds": {mode: dict(steps) for mode, steps in query.milliseconds.items()},
         "repeated": query.repeated,
@@ -276,6 +282,7 @@ def _query(values: dict[str, Any]) -> StoredQuery:
         pairs=_pairs(values["stage2"]),
         remote_pairs=_pairs(values.get("remote", ())),
         signals=_signals(values["signals"]),
+        held_back=_held_back(values.get("held_back", [])),
         decision=values["decision"],
         milliseconds=values["milliseconds"],
         repeated=None if repeated is None else (repeated[0], repeated[1]),
@@ -297,6 +304,12 @@ def _signals(values: object) -> Mapping[str, Any] | None:
     if need is not None and (type(need) not in (int, float) or not 0 <= need <= 1):
         raise Unusable(f"signals.needs_document is {need!r:.40}: it must be from 0 to 1")
     return values
+
+
+def _held_back(values: object) -> tuple[str, ...]:
+    if not isinstance(values, list) or any(value not in HOLD_BACK for value in values):
+        raise Unusable(f"held_back is {values!r:.40}: it must list some of {', '.join(HOLD_BACK)}")
+    return tuple(values)
 
 
 def _scored(values: object) -> _core.Scored:
@@ -441,6 +454,8 @@ def _stage1(query: StoredQuery, source_type: str, *, need: bool) -> Stage1:
         documents=documents,
         need=query.need if need else None,
         compared=query.documents,
+        unknown_name="names_unknown" in query.held_back,
+        unreadable="unreadable" in query.held_back,
     )
 
 
