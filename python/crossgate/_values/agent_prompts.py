@@ -1,8 +1,9 @@
 """Tells the words of a person from what agents and editors put into a prompt.
 
-The forms were read on 2026-11-27 in public transcripts, hooks, parsers and source code of Claude
-Code 2.0 to 2.1, Codex, Cursor, Copilot, Cline, Roo Code, Gemini CLI, Antigravity, Windsurf, Zed,
-Amp, Goose, Kiro, opencode, OpenHands, Junie and aider. Hardly any agent documents them.
+The forms are those of Claude Code 2.0 to 2.1, Codex, Cursor, Copilot, Cline, Roo Code, Gemini CLI,
+Antigravity, Windsurf, Zed, Amp, Goose, Kiro, opencode, OpenHands, Junie and aider as of November
+2026. Hardly any agent documents them: those of Claude Code, Codex, Cursor and Roo Code were found
+in transcripts and sources, and not all of the others were.
 """
 
 from __future__ import annotations
