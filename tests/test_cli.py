@@ -230,6 +230,18 @@ def test_no_relevant_document_exits_with_1(run: Any, skills_index: Path, strict:
     assert values["selected"] == []
 
 
+def test_no_candidate_is_offered_whose_relevance_would_be_printed_as_0_percent(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, index = tmp_path / "handbook", tmp_path / "handbook.cgx"
+    folder.mkdir()
+    (folder / "fleet.md").write_text("# Ferries\n\nThe Merula carries 38 cars.\n", encoding="utf-8")
+    assert command_line(["index", str(folder), "-o", str(index)]) == 0
+    capsys.readouterr()
+    assert command_line(["route", "-i", str(index), "how do I bake sourdough bread"]) == 1
+    assert capsys.readouterr().out.startswith("nothing fits: ")
+
+
 def test_rerank_prints_the_selected_candidates(run: Any, candidates: Path) -> None:
     query = "how many nodes does staging have"
     shown = run("rerank", query, candidates)

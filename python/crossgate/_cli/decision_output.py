@@ -35,6 +35,9 @@ _VERDICT_COLOURS = {
 
 _PASSAGE_LINES = 4
 
+_LEAST_SHOWN = 0.005
+"""A relevance below this would be printed as 0 %."""
+
 
 def decision_options(
     parser: argparse.ArgumentParser, *, left_out: Sequence[str] = (), limit: str = ""
@@ -202,7 +205,7 @@ def why(decision: RouteResult) -> str:
 
     Without a selection, the verdict is "unsure" with a shortlist and "nothing fits" without one.
     """
-    unselected = "unsure" if decision.shortlist else "nothing fits"
+    unselected = "unsure" if _likeliest(decision) else "nothing fits"
     verdict = VERDICTS[decision.verdict] if decision.selected else unselected
     painted = paint(verdict, _VERDICT_COLOURS[decision.verdict])
     reason = why_of(decision.reason, len(decision.selected))
@@ -221,9 +224,15 @@ def _lines(decision: RouteResult, query: str | None) -> list[str]:
     return lines
 
 
+def _likeliest(decision: RouteResult) -> Sequence[Hit]:
+    """Return the shortlist, unless the relevance of its first hit rounds to 0 %."""
+    first = decision.shortlist[0].relevance if decision.shortlist else 0.0
+    return () if first is not None and first < _LEAST_SHOWN else decision.shortlist
+
+
 def _unsure(decision: RouteResult) -> list[str]:
     """Return the shortlist of a decision that selects nothing."""
-    if not decision.shortlist:
+    if not _likeliest(decision):
         return []
     any_fits = "" if decision.any_fits is None else f" ({decision.any_fits:.0%} that any does)"
     lines = [f"nothing is sure to fit{any_fits}; the likeliest:"]
