@@ -11,17 +11,17 @@ NAMED = "named"
 
 
 def relevances(hits: Sequence[Hit]) -> list[float]:
-    """Return the relevance of each hit, in [0, 1], or the score if any relevance is unknown.
+    """Return the relevance of each hit, in [0, 1], or the score if no relevance is known.
 
-    Relevance is unknown without a profile for the reranker. The score of every hit is then returned
-    instead, whatever its scale, since two scales in one list have no meaningful order.
+    That of a hit is unknown if the reranker did not read it, and counts as 0. Without a profile for
+    the reranker, none is known; the score of every hit is then returned, whatever its scale.
     """
     known = [hit.relevance for hit in hits]
-    if None in known:
+    if all(relevance is None for relevance in known):
         scores = [hit.score for hit in hits if hit.score is not None]
         least = min(scores, default=0.0)  # a hit without a score ranks last
         return [least if hit.score is None else hit.score for hit in hits]
-    return [relevance for relevance in known if relevance is not None]
+    return [relevance or 0.0 for relevance in known]
 
 
 def ranked(

@@ -387,7 +387,9 @@ class _CandidateSearch:
                 deadline.check()
                 own = None if vector is None else vectors[document.id]
                 # Metadata is not stored here, so it may be of any type.
-                yield replace(document, vector=own, metadata={})
+                stored = replace(document, vector=own, metadata={})
+                only_body = not (stored.title.strip() or stored.text.strip())
+                yield replace(stored, text=stored.body, body="") if only_body else stored
 
         index.upsert(documents())
         search = partial(

@@ -248,12 +248,11 @@ def application(
             return choice_answer(list(question.criteria), {}), []
         result = await decided(query, {}, list(documents.values()))
         names = list(documents)
+        # An option that was too unlikely to be read has no relevance.
         relevances = {
-            names[hit.index]: hit.relevance
-            for hit in result.hits
-            if hit.relevance is not None and hit.index is not None
+            names[hit.index]: hit.relevance or 0.0 for hit in result.hits if hit.index is not None
         }
-        if len(relevances) < len(documents):
+        if all(hit.relevance is None for hit in result.hits):
             raise Refused(
                 503,
                 "no_probabilities",
