@@ -6,7 +6,6 @@ Library, command line, servers and documentation take names, limits and descript
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
@@ -137,10 +136,11 @@ class DecisionOptions:
     max_shortlist: int | None = field(
         default=None,
         metadata={
-            "check": partial(check_count, "max_shortlist"),
+            "check": partial(check_count, "max_shortlist", most=2**53 - 1),
             "metavar": "N",
             "parse": int,
-            "limits": {**_POSITIVE, "maximum": sys.maxsize},
+            # A reader of JSON may round a larger number.
+            "limits": {**_POSITIVE, "maximum": 2**53 - 1},
         },
     )
     rerank_min: float | None = _number("rerank_min", -_LARGEST_SCORE, _LARGEST_SCORE, "S")
