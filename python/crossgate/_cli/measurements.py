@@ -24,6 +24,7 @@ from crossgate._retrieval.document_index import Index
 from crossgate._retrieval.embedding import OnnxEmbedder
 from crossgate._runtime.model_files import EMBEDDER, PASSAGE_RERANKER, ROUTING_RERANKER
 from crossgate._support.wording import counted
+from crossgate._values.results import Document
 
 Run = Callable[[], object]
 """A function to time."""
@@ -36,7 +37,7 @@ _CROSSGATE = [*_PYTHON, "-c", "from crossgate._cli import main; main()"]
 
 # Two prompts of the demo: stage 1 decides the first; the cross-encoder decides the second.
 _CLEAR = "merge these three PDF files into one"
-_UNCLEAR = "describe what this pull request changes"
+_UNCLEAR = "write up what changed in this branch"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -320,21 +321,18 @@ def _seconds(run: Run) -> float:
 
 def _library(size: int) -> Index:
     """Return an index of the demo's skills and of random documents with random vectors."""
-    embedder = OnnxEmbedder(EMBEDDER)
     texts = Texts()
-    contents = [f"{skill.title}\n{skill.text}" for skill in SKILLS]
-    core = _core.Index("english", embedder.identity, embedder.dimension)
-    core.upsert(
-        [
-            (skill.id, skill.title, skill.text, "", [], "{}", vector)
-            for skill, vector in zip(SKILLS, embedder.embed(contents), strict=True)
-        ]
-        + [
-            (str(at), texts.text(2), texts.text(60), "", [], "{}", row)
-            for at, row in enumerate(unit_vectors(size - len(SKILLS)))
-        ]
-    )
-    return Index(core, embedder)
+    others = [
+        Document(
+            id=str(at),
+            title=texts.text(2),
+            text=texts.text(60),
+            vector=row,
+            is_description=True,
+        )
+        for at, row in enumerate(unit_vectors(size - len(SKILLS)))
+    ]
+    return Index.build([*SKILLS, *others], embedder=OnnxEmbedder(EMBEDDER))
 
 
 def _english() -> list[str]:
