@@ -217,7 +217,7 @@ def test_time_of_stage_1_is_deducted_for_the_reranker() -> None:
     reranker = Own(lambda passages, deadline: [PairScore(1.0) for _ in passages])
     router = Router(build(embedder=SlowEmbedder()), reranker=reranker, profile=REPLACE)
     result = router.route(QUERY, budget_ms=250)
-    assert [one.code for one in result.degraded] == ["budget"]
+    assert {one.code for one in result.degraded} == {"budget"}
     assert reranker.threads == []
     assert router.route(QUERY, budget_ms=60_000).stage == 2
 

@@ -48,6 +48,7 @@ def values(result: RouteResult) -> dict[str, Any]:
                 "read earlier requests",
                 "choose the passages of long texts: only their beginnings count",
                 "embed 1 long text: only their beginnings have cosines",
+                "tell names from ordinary words",
             ),
         ),
         (

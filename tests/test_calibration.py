@@ -1755,7 +1755,8 @@ def test_everyday_prompts_set_the_threshold_without_labels(tmp_path: Path) -> No
     done = command(tmp_path / "skills", "--background", "-o", output, "--json", home=tmp_path)
     assert (done.code, done.err) == (0, "")
     printed = checked(done, "calibration")
-    assert (printed["report"]["matched"], printed["report"]["no_match"]) == (0, 303)
+    # Four of the 303 everyday prompts have no score of stage 2.
+    assert (printed["report"]["matched"], printed["report"]["no_match"]) == (0, 299)
     assert any("only the threshold moved" in note for note in printed["notes"])
     # The threshold is never lowered, and no other setting changes.
     default, made = read_profile(DEFAULT_PROFILE), read_profile(output)
