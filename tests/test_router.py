@@ -902,7 +902,6 @@ BAD_CANDIDATES: dict[str, tuple[Any, str]] = {
     "None": ([None], "malformed_candidate"),
     "a pair": ([("id", "text")], "malformed_candidate"),
     "bytes": ([b"text"], "malformed_candidate"),
-    "no text": ([{"id": "a", "body": "T"}], "empty_document"),
     "a text that is a number": ([{"text": 5}], "malformed_candidate"),
     "a score that is infinite": ([{"text": "a", "score": math.inf}], "malformed_candidate"),
     "metadata that are text": ([{"text": "a", "metadata": "b"}], "malformed_candidate"),
@@ -936,6 +935,12 @@ BAD_CANDIDATES: dict[str, tuple[Any, str]] = {
 def test_invalid_candidates_are_refused(kind: str) -> None:
     found, code = BAD_CANDIDATES[kind]
     refused(code, lambda: rerank("red", found, reranker=LengthReranker()))
+
+
+def test_candidate_with_only_a_body_is_searched_by_it() -> None:
+    rows = [{"id": "dog", "text": "a brown dog"}, {"id": "fox", "body": "a red fox"}]
+    result = rerank("red fox", rows, reranker=None, embed=False)
+    assert (result.hits[0].id, result.hits[0].bm25 > 0) == ("fox", True)
 
 
 @pytest.mark.parametrize(
