@@ -103,6 +103,34 @@ def test_router_over_passages_decides_as_rerank_for_the_same_passages(
 
 
 @pytest.mark.parametrize(
+    ("title", "metadata", "profile"),
+    [
+        ("", {}, "passages"),
+        ("Fleet > Ferries", {"line": 3}, "passages"),
+        ("Ferry times", {}, "default"),
+        ("ferry-times", {}, "default"),
+    ],
+)
+def test_router_takes_only_texts_without_titles_and_parts_of_files_for_passages(
+    title: str, metadata: dict[str, Any], profile: str
+) -> None:
+    documents = [
+        Document(id=f"{number} of 3", title=title, text=text, metadata=metadata)
+        for number, text in enumerate(PASSAGES)
+    ]
+    assert Router(Index.build(documents)).profile.name == profile
+
+
+def test_profile_does_not_depend_on_the_order_of_the_documents() -> None:
+    documents = [
+        *(Document(id=f"{number:02} of 20", text=f"Bus {number} is late.") for number in range(20)),
+        Document(id="00 skills", title="pdf", text="Merge PDF files"),
+    ]
+    names = {Router(Index.build(order)).profile.name for order in (documents, documents[::-1])}
+    assert names == {"default"}
+
+
+@pytest.mark.parametrize(
     ("known", "reranker", "mode"),
     [
         ({}, "default", "weighted"),

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import fields, replace
 from functools import partial
+from heapq import nsmallest
 from os import PathLike
 from pathlib import Path
 from time import perf_counter
@@ -61,7 +62,7 @@ _EMPTY_QUERY = ResultWarning(
 )
 
 
-# How many documents of an index tell whether it holds passages.
+# How many documents of an index tell whether it holds passages; all of them would take too long.
 _JUDGED = 16
 
 DEFAULT_PROFILE = Path(__file__).parents[1] / "profiles" / "default.json"
@@ -373,9 +374,18 @@ def _is_of_passages(profile: Profile) -> bool:
 
 
 def _holds_passages(index: Index) -> bool:
-    """Return whether an index holds passages of text, judged by its first documents."""
-    first = [document for id in index.ids[:_JUDGED] if (document := index.get(id)) is not None]
-    return bool(first) and not any(document.is_read_as_description() for document in first)
+    """Return whether an index holds passages, judged by the documents with the first ids.
+
+    A passage is a part of a file that `crossgate index` has split, whose metadata has its line, or
+    a text without a title. A title of several words can be that of a skill or a tool.
+    """
+    first = [index.get(id) for id in nsmallest(_JUDGED, index.ids)]
+    return bool(first) and all(
+        document is not None
+        and not document.is_read_as_description()
+        and ("line" in document.metadata or not document.title)
+        for document in first
+    )
 
 
 def _as_index(given: object) -> Index:
