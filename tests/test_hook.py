@@ -489,7 +489,12 @@ def test_a_task_of_a_subagent_gets_the_skill(home: Home, agent: str, tool: str, 
         assert last(home)["task"] is True
     other = {"tool_input": {field: "what a lovely morning"}}
     assert home.hook(home.call(**event, **other), agent=agent).out == b""
-    for wrong in ({"tool_name": "Bash"}, {"tool_input": {"command": PDF}}, {"tool_input": [PDF]}):
+    for wrong in (
+        {"tool_name": "Bash"},
+        {"tool_input": {"command": PDF}},
+        {"tool_input": [PDF]},
+        {"tool_input": {field: PDF, "temperature": float("inf")}},
+    ):
         run = home.hook(home.call(**{**event, "tool_input": task, **wrong}), agent=agent)
         assert (run.code, run.out) == (0, b"")
         assert last(home)["reason"] == "bad_input"

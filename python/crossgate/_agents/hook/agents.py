@@ -244,6 +244,10 @@ def read_hook_prompt(agent: Agent, data: bytes) -> HookPrompt:
         if values.get("tool_name") not in agent.task_tools or not isinstance(task, dict):
             named = _short(values.get("tool_name"))
             raise UnreadableCall(f"the tool {named} is not {' or '.join(agent.task_tools)}")
+        try:
+            json.dumps(task, allow_nan=False)
+        except ValueError as error:  # the answer repeats all arguments
+            raise UnreadableCall("an argument of the tool is NaN or infinite") from error
         # A subagent knows nothing of the conversation, and of the skills that were mentioned in it.
         alone = {"session_id": "", "transcript_path": ""}
         values = {**values, **alone, "prompt": task.get(agent.task_field)}
