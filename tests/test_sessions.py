@@ -113,6 +113,21 @@ def test_another_technology_counts_against_a_skill_in_a_session_unless_the_promp
     assert "other_technology" not in of_native(Router(library, reranker=None), prompt)
 
 
+def test_a_name_that_is_an_ordinary_word_is_not_named_in_a_session_and_keeps_its_place() -> None:
+    cancel = Document(
+        id="cancel", title="cancel", text="Stops the running agents and clears their state."
+    )
+    library = Index.build([cancel, *(Document(id=i, title=i, text=t) for i, t in LIBRARY.items())])
+    profile = read_profile("session")
+    without = profile.replace(evidence=profile.evidence.replace(plain_name=0.0))
+    prompt = "cancel my gym membership"
+    doubted, plain = (
+        Router(library, profile=each, reranker=None).route(prompt) for each in (profile, without)
+    )
+    assert (doubted.ids, plain.ids) == ([], ["cancel"])
+    assert [hit.id for hit in doubted.hits] == [hit.id for hit in plain.hits]
+
+
 def test_the_first_prompt_of_a_session_is_read_as_such(router: Router) -> None:
     prompt = PROMPTS[1]
     first = router.route(prompt)

@@ -71,6 +71,10 @@ def with_plain_names(
         else found
         for found in scored
     ]
+    # In a session, the rest of a prompt seldom resembles the description of the right skill, so the
+    # evidence counts against naming it, and not in the order.
+    if profile.session:
+        return judged
     return _core.reblend(judged, profile.blend, evidence=profile.evidence)
 
 
