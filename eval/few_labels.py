@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from crossgate import CalibrationError
 from crossgate._calibration.calibrating import measured
 from crossgate._calibration.fits import groups
 from crossgate._decision.router import DEFAULT_PROFILE
@@ -33,21 +34,29 @@ def main() -> None:
     of = np.array(groups(queries, [""] * len(queries), loosely=True))
     random = np.random.default_rng(1)
     for size in options.sizes:
-        changes = []
+        changes, refused = [], 0
         for _ in range(options.draws):
             order = random.permutation(len(queries))
             labelled = [queries[place] for place in order[:size]]
             taken = set(of[order[:size]]) if size < 100 else set()
             others = [queries[place] for place in order[size:] if of[place] not in taken]
-            fitted = calibrate(
-                [Run(header=run.header, queries=tuple(labelled))], Objective(), before=before
-            )
+            try:
+                fitted = calibrate(
+                    [Run(header=run.header, queries=tuple(labelled))], Objective(), before=before
+                )
+            except CalibrationError:  # too few of these labels; the profile stays as it is
+                changes.append(0.0)
+                refused += 1
+                continue
             right = [
                 measured([reblended(query, profile) for query in others], profile).right.mean()
                 for profile in (before, fitted.profile)
             ]
             changes.append(100 * (right[1] - right[0]))
-        print(f"{size:5} labels: {np.mean(changes):+.1f} points [worst {min(changes):+.1f}]")
+        print(
+            f"{size:5} labels: {np.mean(changes):+.1f} points [worst {min(changes):+.1f}], "
+            f"{refused} of {options.draws} draws refused"
+        )
 
 
 if __name__ == "__main__":
