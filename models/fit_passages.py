@@ -4,7 +4,7 @@
 
 Asks questions of `eval/answers` (split `fit`), and of the training splits of SQuAD, CoSQA and
 SciFact, whose passages the bundled embedder and BM25 find and the cross-encoder reads; READS keeps
-what was read, so that an interrupted run continues. Fits the order, the probability that a passage
+the scores, so that an interrupted run continues. Fits the order, the probability that a passage
 answers, when reading stops, and how far behind the first a further passage is still selected.
 Questions that the cross-encoder was trained on are left out, so `train_passages` is imported, which
 needs torch.
@@ -156,7 +156,7 @@ def chosen(
 
 
 def read(name: str, data: Path, reads: Path) -> list[Read]:
-    """Ask the questions of a set that were not asked yet, and return what was read of all."""
+    """Ask the questions of a set that were not asked yet, and return the scores of all."""
     reads.mkdir(parents=True, exist_ok=True)
     file = reads / f"{name}.jsonl"
     documents, questions, relevant, asked = chosen(name, data)
@@ -242,7 +242,7 @@ def fit_relevance(
     """Return the model of relevance, and how far behind the first a further pick may be.
 
     Args:
-        sets: What was read.
+        sets: The scores of each set.
         order: The weights of the order.
         keep: Share of the answers in first place that the threshold keeps.
     """
@@ -305,7 +305,7 @@ def main() -> None:
     """Reads the arguments, asks, fits and writes the profile."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path, help="folder of the public sets")
-    parser.add_argument("reads", type=Path, help="folder of what was read")
+    parser.add_argument("reads", type=Path, help="folder of the scores")
     parser.add_argument("output", type=Path, help="file to write, passages.json")
     parser.add_argument("--keep", type=float, default=0.935, help="share of first answers to keep")
     options = parser.parse_args()

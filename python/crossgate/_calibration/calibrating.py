@@ -176,7 +176,7 @@ class Calibration:
 
     Attributes:
         profile: The profile.
-        report: Its figures, each query decided by what was fitted on the other folds.
+        report: Its figures; each query is decided by the profile fitted on the other folds.
         before: The figures of the profile to start from, on the same queries.
         change: How many more of 1 queries are decided rightly than before, paired by query: the
             first pick fits, or nothing fits and nothing is picked. None without a query.

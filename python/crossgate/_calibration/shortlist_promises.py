@@ -142,7 +142,7 @@ def _least(folds: Sequence[tuple[Sequence[StoredQuery], Profile]]) -> float | No
 def _all_found(
     queries: Sequence[StoredQuery], profile: Profile, least: float | None
 ) -> list[list[Found | None]]:
-    """Return for each stage what is found of the queries with a match."""
+    """Return the fitting candidates that each stage found, for the queries with a match."""
     matched = [query for query in queries if query.relevant]
     listing = profile.replace(shortlist=_everything(least))
     return [

@@ -215,7 +215,8 @@ def render_calibration(fitted: Calibration, objective: str, output: Path) -> Ite
     report = fitted.report
     yield ""
     yield (
-        f"each query decided by what was fitted on the others: {counted(report.matched, 'query')} "
+        "each query is decided by a profile fitted on the others: "
+        f"{counted(report.matched, 'query')} "
         f"with a match, {report.no_match} without"
     )
     yield from table_lines(_figures(report, fitted.before))

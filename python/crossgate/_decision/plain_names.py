@@ -88,9 +88,9 @@ def _without_name(
 ) -> tuple[str, str] | None:
     """Return query and description without the words of a document's name.
 
-    The first part of a name does not count if it is that of a family.
-    None if they share more than the name, or if nothing is left of one of them. A tool is named for
-    the things that it handles, so that its name is no ordinary word.
+    The first part of a name does not count if it is that of a family. The result is None if query
+    and description share more than the name, or if nothing is left of one of them. The name of a
+    tool names the things that it handles, so it does not count as an ordinary word.
     """
 
     def terms(text: str) -> set[str]:

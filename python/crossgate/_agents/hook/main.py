@@ -89,7 +89,7 @@ def _wait(child: int, name: str, started: float) -> None:
     _, status = os.waitpid(child, 0)
     if status:
         end = os.waitstatus_to_exitcode(status)
-        detail = f"the process ended with {end}, probably for want of memory: raise `ulimit -v`"
+        detail = f"the process ended with {end}, probably because memory ran out: raise `ulimit -v`"
         _report(name, started, "failed", "no_resources", detail)
 
 
