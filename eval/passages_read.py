@@ -2,8 +2,8 @@
 
     python eval/passages_read.py SCIFACT:test COSQA:test CLAPNQ:dev SQUAD:dev --questions 50
 
-The candidates are the twelve that an index of the corpus finds best. `all` has the same candidates
-and reads all of them. Unanswerable questions count for the pairs, and for those with a selection.
+The candidates are the twelve that an index of the corpus finds best: `search` is their order, and
+`all` reads all of them. Unanswerable questions count for the pairs, and for those with a selection.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def figures(asked: list[tuple[set[str], RouteResult]]) -> list[str]:
 
 
 def main() -> None:
-    """Print two lines for each set."""
+    """Print three lines for each set."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("sets", nargs="+", help="folder of a set in BEIR's layout, and its split")
     parser.add_argument("--questions", type=int, help="every n-th question, N in all")
@@ -69,6 +69,15 @@ def main() -> None:
         if options.questions:
             asked = asked[:: max(1, len(asked) // options.questions)][: options.questions]
         found = {id: index.search(questions[id], limit=CANDIDATES).candidates for id in asked}
+        answerable = [id for id in asked if relevant[id]]
+        orders = [[candidate.id for candidate in found[id]] for id in answerable]
+        gains = [
+            ndcg(order, dict.fromkeys(relevant[id], 1), 10)
+            for id, order in zip(answerable, orders, strict=True)
+        ]
+        firsts = [order[0] in relevant[id] for id, order in zip(answerable, orders, strict=True)]
+        unread = f"{mean(gains):.3f}", f"{mean(firsts):.3f}"
+        print(ROW.format(Path(folder).name, "search", *unread, *"-----"), flush=True)
         for name, profile in (("stops", stopping), ("all", reading)):
             results = [
                 (relevant[id], rerank(questions[id], found[id], profile=profile)) for id in asked
