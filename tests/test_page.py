@@ -89,8 +89,8 @@ def test_page_shows_the_decision_that_the_server_made(page: Page, served: Served
         "[...at('rows').rows].map(row => row.cells[0].querySelector('strong').textContent)"
     )
     assert rows == [hit["id"] for hit in answer["hits"]]
-    assert page.evaluate("document.querySelectorAll('#gauges .limit').length") == 2
-    assert not [said for said in page.said if "Content Security Policy" in said]
+    assert page.evaluate("document.querySelectorAll('#gauges .limit').length") == 3
+    assert page.said == []
 
 
 @in_browser
