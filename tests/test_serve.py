@@ -165,7 +165,7 @@ def test_server_conforms_to_its_openapi_description(tmp_path: Path) -> None:
             text=True,
         )
     assert done.returncode == 0, done.stdout
-    assert "9 selected / 9 total" in done.stdout
+    assert "10 selected / 10 total" in done.stdout
 
 
 def test_crossgates_own_clients_read_the_answer(served: Served) -> None:
@@ -483,10 +483,11 @@ def test_pages_for_machines_and_people(served: Served) -> None:
     assert "trace" in schemas["RouteRequest"]["properties"]
     assert "trace" not in schemas["ExplainRequest"]["properties"]
     paths = {"/v1/rerank", "/v2/rerank", "/rerank", "/voyage/rerank", "/v1/systemone"}
-    paths |= {"/route", "/explain", "/health", "/metrics"}
+    paths |= {"/route", "/explain", "/documents", "/health", "/metrics"}
     assert set(described["paths"]) == paths
     page = served.get("/docs").text
     assert "/v2/rerank" in page
+    assert page.count("min_relevance") >= 3
     assert "://" not in page
     assert "src=" not in page
 

@@ -5,8 +5,9 @@ import hashlib
 import html
 import json
 import re
+import textwrap
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache, partial
 from importlib.resources import files
@@ -27,6 +28,8 @@ from crossgate._core import __version__
 from crossgate._decision.explain import Explanation
 from crossgate._decision.rerank_candidates import rerank
 from crossgate._decision.router import Router
+from crossgate._evaluation.page import page, table
+from crossgate._retrieval.document_index import Index
 from crossgate._serving.request_limits import Guard, Limits
 from crossgate._serving.wire_formats import (
     NONE_OPTIONS,
@@ -34,6 +37,8 @@ from crossgate._serving.wire_formats import (
     Explained,
     ExplainRequest,
     Feedback,
+    Listed,
+    ListRequest,
     Refusal,
     RerankAnswer,
     RerankRequest,
@@ -56,7 +61,7 @@ from crossgate._support.errors import CrossgateError, InputError
 from crossgate._support.wording import counted
 from crossgate._telemetry.log import JsonLinesLog
 from crossgate._values.inputs import candidate
-from crossgate._values.results import Candidate, RouteResult
+from crossgate._values.results import DROPPED, Candidate, RouteResult, why
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 Made = TypeVar("Made", RouteResult, Explanation)
@@ -291,10 +296,19 @@ def application(
         arguments = request.model_dump(exclude={"trace"}) | request.about()
         result = await decisions.make(partial(indexed().route, **arguments))
         values = result.to_dict(trace=request.trace, text=True)
+        if request.trace:
+            values["why"] = why(result.reason, len(result.selected))
         for row, hit in zip(values["hits"], result.hits, strict=True):
-            if request.trace and hit.passage is not None:
-                row["excerpt"] = hit.excerpt
+            if request.trace:
+                dropped = hit.dropped
+                row["outcome"] = "picked" if dropped is None else DROPPED.get(dropped, dropped)
+                row["excerpt"] = hit.excerpt if hit.passage else None
             row["metadata"].pop("root", None)  # a folder of this machine
+        return AsciiJSON(values)
+
+    @post("/documents", "The documents of the index that contain words", Listed)
+    async def documents(request: ListRequest) -> Response:
+        values = await anyio.to_thread.run_sync(partial(_listed, indexed().index, request))
         return AsciiJSON(values)
 
     if log is not None:
@@ -309,7 +323,7 @@ def application(
             return AsciiJSON({"recorded": len(request.fits)})
 
     @app.get("/", include_in_schema=False)
-    async def page() -> HTMLResponse:
+    async def start() -> HTMLResponse:
         return _start_page()
 
     @app.get("/health", summary="Whether the server can decide")
@@ -324,7 +338,7 @@ def application(
     # FastAPI's own pages load scripts from the network.
     @app.get("/docs", include_in_schema=False)
     async def docs() -> HTMLResponse:
-        return HTMLResponse(_page(app.openapi()))
+        return HTMLResponse(_docs(app.openapi()))
 
     # The last middleware is the outermost, so that requests refused by `Guard` are counted.
     paths = frozenset(getattr(route, "path", "") for route in app.routes)
@@ -344,6 +358,39 @@ def _candidates(documents: list[Any], chars: int | None) -> list[Candidate]:
         replace(one, id=str(number), text=one.text[:chars], body=one.body[:chars])
         for number, one in enumerate(candidates)
     ]
+
+
+def _listed(index: Index, request: ListRequest) -> dict[str, Any]:
+    words = request.search.lower().split()
+    ids = index.ids
+    found: list[dict[str, str]] = []
+    matching = 0
+    for id in ids if words else ids[: request.limit]:
+        document = index.get(id)
+        if document is None:  # deleted in the meantime
+            continue
+        text = f"{id} {document.title} {document.text}".lower()
+        if all(word in text for word in words):
+            matching += 1
+            if len(found) < request.limit:
+                found.append({"id": id, "title": document.title, "text": document.text})
+    return {
+        "name": "" if index.path is None else index.path.stem,
+        "total": len(ids),
+        "matching": matching if words else len(ids),
+        "documents": found,
+        "examples": list(_examples(index)),
+    }
+
+
+def _examples(index: Index) -> Iterator[str]:
+    """Yield a prompt for each of up to five documents, spread over the index."""
+    ids = index.ids
+    for id in dict.fromkeys(ids[len(ids) * place // 5] for place in range(5) if ids):
+        if document := index.get(id):
+            sentence = re.split(r"(?<=[.!?])\s|\n|: | \(", document.text.strip(), maxsplit=1)[0]
+            prompt = document.examples[0] if document.examples else sentence or document.title
+            yield textwrap.shorten(prompt, 120, placeholder="").rstrip(".,;") or id
 
 
 def _answer(values: Any, *results: RouteResult) -> Response:
@@ -414,23 +461,45 @@ async def _in_texts(request: Request) -> bool:
     return isinstance(values, dict) and "texts" in values
 
 
-def _page(openapi: dict[str, Any]) -> str:
-    """Return a page that lists the endpoints and loads nothing."""
-    parts = [
-        f"<h2><code>{method.upper()} {html.escape(path)}</code></h2>"
-        f"<p>{html.escape(operation.get('summary', ''))}</p>"
-        for path, methods in openapi["paths"].items()
-        for method, operation in methods.items()
+def _docs(openapi: dict[str, Any]) -> str:
+    """Return a page that lists the endpoints with their objects and loads nothing."""
+    schemas = openapi["components"]["schemas"]
+    parts = ["<h1>Endpoints</h1>", '<p>For programs: <a href="openapi.json">openapi.json</a></p>']
+    for path, methods in openapi["paths"].items():
+        for method, operation in methods.items():
+            title = html.escape(f"{method.upper()} {path}")
+            summary = html.escape(operation.get("summary", ""))
+            parts.append(f"<h2><code>{title}</code></h2><p>{summary}</p>")
+            names = re.findall(r'"#/components/schemas/(\w+)"', json.dumps(operation))
+            parts += [_object(name, schemas[name]) for name in dict.fromkeys(names)]
+    parts.append("<h2>All objects</h2>")
+    parts += [_object(name, schema) for name, schema in schemas.items()]
+    style = ".scroll td, .scroll th { text-align: left; white-space: normal; }"
+    return page(f"crossgate {__version__}", parts, style=style)
+
+
+def _object(name: str, schema: dict[str, Any]) -> str:
+    """Return the fields of an object as a table that opens on a click."""
+    needed = schema.get("required", ())
+    rows = [
+        [
+            f"<code>{html.escape(field)}</code>",
+            html.escape(_kind(values) + (", required" if field in needed else "")),
+            html.escape(values.get("description", "")),
+        ]
+        for field, values in schema.get("properties", {}).items()
     ]
-    schemas = html.escape(json.dumps(openapi["components"]["schemas"], indent=2))
-    return (
-        '<!doctype html><html lang="en"><meta charset="utf-8"><title>crossgate</title>'
-        "<style>body{font:16px/1.5 system-ui;max-width:50rem;margin:2rem auto;padding:0 1rem}"
-        "pre{overflow:auto}</style>"
-        f"<h1>crossgate {__version__}</h1>"
-        '<p>Machine-readable: <a href="openapi.json">openapi.json</a></p>'
-        f"{''.join(parts)}<h2>Schemas</h2><pre>{schemas}</pre></html>"
-    )
+    fields = table(("field", "type", "meaning"), rows)
+    return f"<details><summary>{html.escape(name)}</summary>{fields}</details>"
+
+
+def _kind(schema: dict[str, Any]) -> str:
+    """Return the type of a field in words, such as "string or list of string"."""
+    if "anyOf" in schema:
+        return " or ".join(map(_kind, schema["anyOf"]))
+    if schema.get("type") == "array":
+        return f"list of {_kind(schema.get('items', {}))}"
+    return str(schema.get("type") or schema.get("$ref", "any").rpartition("/")[2])
 
 
 @cache

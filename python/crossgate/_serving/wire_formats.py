@@ -168,6 +168,23 @@ class Explained(BaseModel):
     selected: list[str]
 
 
+class ListRequest(Asked):
+    """A request to `/documents`."""
+
+    search: str = Field("", description="Words that the id, title or text must contain.")
+    limit: Count = Field(100, description="The most documents to return.")
+
+
+class Listed(BaseModel):
+    """The response of `/documents`."""
+
+    name: str = Field(description="Name of the index file.")
+    total: int
+    matching: int = Field(description="Number of documents that contain the words.")
+    documents: list[dict[str, str]] = Field(description="`id`, `title` and `text` of the first.")
+    examples: list[str] = Field(description="Prompts from five documents of the index.")
+
+
 class Feedback(Asked):
     """A request to `/feedback`."""
 
