@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beir_folder import write_beir
+from browser import CHROMIUM, browser
 from conftest import golden, refused
 from crossgate import Policy, Profile, RouteResult
 from crossgate._cli import evaluate, run
@@ -517,6 +518,23 @@ def test_page_equals_the_stored_text() -> None:
     page = Page()
     page.feed(html_report([summarize(run_of(profile=LISTED))]))
     golden("report_page.txt", page.lines())
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+def test_page_marks_each_outcome_differently_and_folds_the_details(tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    path.write_text(html_report([summarize(run_of(profile=LISTED))]))
+    with browser(tmp_path / "chromium") as page:
+        page.open(path.as_uri(), width=360)
+        marks = page.evaluate(
+            "['wrong', 'missed', 'injected'].map(name => getComputedStyle("
+            "document.querySelector(`.legend .${name}`), '::before').content)"
+        )
+        assert len(set(marks)) == 3
+        assert not page.evaluate("document.querySelector('.columns table').checkVisibility()")
+        page.evaluate("document.querySelectorAll('details').forEach(box => box.open = true)")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+        assert page.said == []
 
 
 def test_precision_counts_the_queries_with_a_pick() -> None:

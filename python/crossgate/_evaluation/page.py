@@ -82,7 +82,7 @@ svg .tick { fill: var(--soft); font-size: 10px; }
 .interval { width: 8rem; } .worse { stroke: var(--bad); fill: var(--bad); }
 abbr { text-decoration: underline dotted; cursor: help; }
 details { border-bottom: 1px solid var(--rule); padding: .4rem 0; }
-summary { cursor: pointer; }
+summary { cursor: pointer; } summary h2 { display: inline-block; margin: 0; }
 dl { margin: .4rem 0 .4rem 1rem; } dt { font-size: .85rem; color: var(--soft); }
 dd { margin: 0 0 .5rem; }
 code { font-size: .9em; }
@@ -172,7 +172,7 @@ _IDS_SHOWN = 3
 
 STYLE = """
 .queries { margin: 1rem 0; } .queries form { display: flex; flex-wrap: wrap; gap: .5rem; }
-.queries input, .queries select, .queries button { font: inherit; font-size: .9rem;
+.queries input, .queries select, .queries form button { font: inherit; font-size: .9rem;
   padding: .3rem .5rem; color: var(--text); background: var(--panel);
   border: 1px solid var(--rule); border-radius: 4px; max-width: 100%; }
 .queries input { flex: 1 1 14rem; min-width: 0; }
@@ -202,7 +202,10 @@ th button { font: inherit; color: inherit; background: none; border: 0; padding:
 th[aria-sort] button::after { content: " \\2191"; }
 th[aria-sort="descending"] button::after { content: " \\2193"; }
 .outcome::before { content: "\\25cf\\a0"; color: var(--match); }
-.outcome.wrong::before, .outcome.missed::before, .outcome.injected::before { color: var(--bad); }
+.outcome.wrong::before { content: "\\2717\\a0"; color: var(--bad); }
+.outcome.injected::before { content: "+\\a0"; color: var(--bad); font-weight: bold; }
+.outcome.missed::before { content: "\\25cb\\a0"; color: var(--no-match); }
+.legend { list-style: none; padding: 0; } .legend li { margin: 0; }
 noscript { color: var(--soft); }
 """
 
@@ -271,7 +274,7 @@ def queries_table(queries: Sequence[Answered], mode: str) -> Iterator[str]:
     yield '<select name="outcome" aria-label="outcome"><option value="">all outcomes</option>'
     for name in OUTCOMES:
         if outcomes[name]:
-            yield f'<option value="{name}">{name}: {outcomes[name]}</option>'
+            yield f'<option value="{name}">{LABELS[name]}: {outcomes[name]}</option>'
     yield "</select>"
     if kinds:
         yield '<select name="kind" aria-label="kind"><option value="">all kinds</option>'
@@ -298,7 +301,7 @@ def _query_row(query: Answered, *, with_kind: bool) -> str:
         f'<tr data-outcome="{query.outcome}" data-kind="{escape(query.kind)}">'
         f"{''.join(f'<td>{escape(cell)}</td>' for cell in head)}"
         f"{_ids(query.fits)}{_ids(query.picked)}"
-        f'<td class="outcome {query.outcome}" title="{meaning}">{query.outcome}</td>'
+        f'<td class="outcome {query.outcome}" title="{meaning}">{LABELS[query.outcome]}</td>'
         f"{''.join(f'<td>{cell}</td>' for cell in rest)}</tr>"
     )
 
@@ -313,9 +316,6 @@ def _ids(ids: Sequence[str]) -> str:
         f'<td class="ids" title="{whole}" data-whole="{whole}">{first} '
         f'<span class="soft">and {more} more</span></td>'
     )
-
-
-_OPEN = 3  # examples that are shown without a click
 
 
 def html_report(reports: Sequence[Report]) -> str:
@@ -333,15 +333,15 @@ def _report(report: Report) -> Iterator[str]:
     sentence = gate_sentence(report)
     kind = "headline warning" if sentence.startswith("WARNING") else "headline"
     yield f'<p class="{kind}">{escape(sentence)}</p>'
-    yield from _columns(_section(section) for section in sections(report))
+    scores = signal_section(report)
     yield from _columns(
         [
+            *(_section(section) for section in sections(report)),
+            *([] if scores is None else [_section(scores)]),
             _examples("Misses in detail", report.missed),
             _examples("Needless picks in detail", report.picked_for_nothing),
         ]
     )
-    scores = signal_section(report)
-    yield "" if scores is None else _section(scores)
     yield from queries_table(sorted_answers(report), reference(report))
     yield from _subject(report)
 
@@ -354,11 +354,16 @@ def _columns(parts: Iterable[str]) -> Iterator[str]:
 
 
 def _section(section: Section) -> str:
-    parts = [f"<h2>{escape(section.title)}</h2>"]
+    parts = []
     for kind, group in groupby(section.parts, type):
         markup = "".join(map(_part, group))
         parts.append(f'<div class="charts">{markup}</div>' if kind is Chart else markup)
-    return "".join(parts)
+    return _folded(section.title, parts)
+
+
+def _folded(title: str, parts: Iterable[str]) -> str:
+    """Return a part of the page that opens on a click."""
+    return f"<details><summary><h2>{escape(title)}</h2></summary>{''.join(parts)}</details>"
 
 
 def _part(part: str | Table | Chart) -> str:
@@ -385,8 +390,15 @@ def _misses(report: Report) -> Iterator[str]:
     """Yield the queries with a wrong answer, and advice."""
     wrong = misses(report)
     if wrong:
-        rows = table(["", "query", "picked", "fits"], [_miss(query) for query in wrong])
-        yield f'<h2>Queries to look at</h2><div class="misses">{rows}</div>'
+        rows = table(["outcome", "query", "picked", "fits"], [_miss(query) for query in wrong])
+        found = Counter(query.outcome for query in wrong)
+        marks = "".join(
+            f'<li><span class="outcome {name}">{LABELS[name]}</span>, {found[name]}: {meaning}</li>'
+            for name, meaning in OUTCOMES.items()
+            if found[name]
+        )
+        yield f'<h2>Queries to look at</h2><ul class="legend soft">{marks}</ul>'
+        yield f'<div class="misses">{rows}</div>'
     suggestions = "".join(f"<li>{_code(escape(line))}</li>" for line in advice(report))
     if suggestions:
         yield f"<h2>What to try</h2><ul>{suggestions}</ul>"
@@ -411,18 +423,18 @@ def _code(markup: str) -> str:
 def _examples(title: str, examples: Sequence[WorstAnswer]) -> str:
     if not examples:
         return ""
-    parts = [f"<h2>{title}</h2>"]
-    for position, example in enumerate(examples):
+    parts = []
+    for example in examples:
         what = explained(example.reason, REASONS.get(example.reason))
         if example.lost:
             what += f", {escape(PLACES[example.lost])}"
         roles = [("picked", example.picked), *(("fits", expected) for expected in example.expected)]
         documents = "".join(_document(role, document) for role, document in roles)
         parts.append(
-            f"<details{' open' if position < _OPEN else ''}><summary>{escape(example.text)} "
+            f"<details><summary>{escape(example.text)} "
             f'<span class="soft">({what})</span></summary><dl>{documents}</dl></details>'
         )
-    return "".join(parts)
+    return _folded(title, parts)
 
 
 def _document(role: str, document: Shown | None) -> str:
