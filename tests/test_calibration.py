@@ -54,7 +54,7 @@ from crossgate._calibration.fits import (
 )
 from crossgate._calibration.shortlist_promises import FittedShortlist, fit_shortlist
 from crossgate._cli import calibrate as command_module
-from crossgate._cli.calibrate import render_calibration
+from crossgate._cli.calibrate import calibration_sections, render_calibration
 from crossgate._core import (
     Answer,
     AnyFits,
@@ -70,6 +70,7 @@ from crossgate._core import (
 from crossgate._decision.router import DEFAULT_PROFILE
 from crossgate._evaluation.collecting import UnreadPairs
 from crossgate._evaluation.economics import Shortlists, measure_shortlists
+from crossgate._evaluation.page import html_sections
 from crossgate._evaluation.statistics import Interval
 from crossgate._evaluation.stored_runs import (
     MODES,
@@ -1478,18 +1479,20 @@ def test_command_fits_a_stored_run(
     tmp_path: Path, run: Run, fits: Mapping[str, Calibration]
 ) -> None:
     path, output = stored_run(tmp_path, run), tmp_path / "mine.profile.json"
-    arguments = (path, "--keep-recall", "0.9", "-o", output)
+    page = tmp_path / "report.html"
+    arguments = (path, "--keep-recall", "0.9", "-o", output, "--html", page)
     shown = command(*arguments, home=tmp_path)
     assert (shown.code, shown.err) == (0, "")
     lines = shown.out.splitlines()
-    assert lines[2] == "What changes with this profile, measured on 240 held-out queries:"
-    assert lines[3].startswith("- queries decided rightly: +")
+    assert lines[2] == "What changes with this profile, measured on 240 held-out queries"
+    assert lines[3].startswith("queries decided rightly: +")
     (told,) = (line for line in lines if line.startswith(str(output)))
     assert told.startswith(f"{output}: at least 90.0% of recall@1 is kept")
     # A path is not cut.
     assert all(line == line.rstrip() and (len(line) <= 100 or line == told) for line in lines)
-    assert any(line.startswith("shortlist coverage 0.9 with at most 5; ") for line in lines)
-    assert any(line.startswith("recall@1 ") for line in lines)
+    assert any(line.startswith("shortlist: coverage 0.9 with at most 5; ") for line in lines)
+    assert any(line.strip().startswith("recall@1 ") for line in lines)
+    assert lines[3] in page.read_text(encoding="utf-8")
     profile = read_profile(output)
     assert profile.name == "mine"
     wanted = fits["recall"]
@@ -1511,13 +1514,13 @@ def test_command_fits_a_stored_run(
 @pytest.mark.parametrize(
     ("combine", "shown"),
     [
-        (Combine.Weighted(1.0, 0.5, 2.0), "combine   cosine 1, bm25 0.5, rerank score 2; pool of "),
-        (Combine.Rrf(60.0), "combine   reciprocal rank fusion of both stages (k 60); pool of "),
+        (Combine.Weighted(1.0, 0.5, 2.0), "combine: cosine 1, bm25 0.5, rerank score 2; pool of "),
+        (Combine.Rrf(60.0), "combine: reciprocal rank fusion of both stages (k 60); pool of "),
         (
             Combine.ZScore(0.5),
-            "combine   standard scores of both stages, rerank score 0.5; pool of ",
+            "combine: standard scores of both stages, rerank score 0.5; pool of ",
         ),
-        (Combine.Replace(), "combine   by rerank score alone; pool of "),
+        (Combine.Replace(), "combine: by rerank score alone; pool of "),
     ],
 )
 def test_report_shows_each_kind_of_combination(combine: Combine, shown: str) -> None:
@@ -1527,7 +1530,7 @@ def test_report_shows_each_kind_of_combination(combine: Combine, shown: str) -> 
     found = Calibration(
         profile=profile, report=figures, before=figures, change=None, shortlists={}, notes=()
     )
-    lines = list(render_calibration(found, "", Path("a.json")))
+    lines = render_calibration(found, "", Path("a.json")).splitlines()
     assert [line for line in lines if line.startswith(shown)]
 
 
@@ -1554,8 +1557,13 @@ def test_report_equals_the_stored_text() -> None:
         notes=("a note for the reader",),
     )
     objective = Objective(keep_recall=0.9, coverage=0.9, max_shortlist=3).describe()
-    lines = render_calibration(found, objective, Path("a.json"))
-    golden("calibration.txt", "".join(f"{line}\n" for line in lines))
+    golden("calibration.txt", render_calibration(found, objective, Path("a.json")) + "\n")
+    # The page is made of the same sections; of its parts, only the first is open.
+    page = html_sections("a.json", objective, calibration_sections(found))
+    assert page.count("<details open>") == 1
+    for part in calibration_sections(found):
+        assert f"<h2>{part.title}</h2>" in page
+    assert "a note for the reader" in page
 
 
 def test_refused_command_writes_no_file(

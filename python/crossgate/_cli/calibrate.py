@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import textwrap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,11 +12,13 @@ from crossgate._cli import DONE
 from crossgate._cli.labelled import (
     DATASETS,
     Subject,
+    check_writable,
     dump,
     labelled_options,
     run_of,
     subjects_of,
     takes_background,
+    write_page,
 )
 from crossgate._cli.output import json_option, say_skipped, show
 from crossgate._support.errors import CalibrationError, InputError
@@ -27,7 +28,7 @@ from crossgate._support.wording import counted
 if TYPE_CHECKING:
     from crossgate._core import Combine, Profile
     from crossgate._evaluation.economics import Shortlists
-    from crossgate._evaluation.sections import Table
+    from crossgate._evaluation.sections import Section, Table
     from crossgate.calibration import Calibration, Figures
     from crossgate.evaluation import Run
 
@@ -106,6 +107,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="promise the coverage for this dataset; may be repeated (default: all)",
     )
+    parser.add_argument("--html", metavar="FILE", help="also write the report as a page")
     parser.add_argument("--name", help="name of the profile (default: the file's name)")
     parser.add_argument(
         "--any-corpus", action="store_true", help="allow other documents without a warning"
@@ -148,6 +150,8 @@ def run(options: argparse.Namespace) -> int:
         try_writing(output)
     except OSError as error:
         raise unwritable(output, error) from error
+    if options.html:
+        check_writable(Path(options.html))
     subjects: list[Subject] = []
     if options.from_log is not None:
         runs = [_logged_run(options.from_log, options)]
@@ -175,6 +179,12 @@ def run(options: argparse.Namespace) -> int:
         message = f"{error}. --background adds everyday prompts that nothing should fit"
         raise CalibrationError(error.code, message) from error
     write_profile(output, fitted.profile)
+    if options.html:
+        from crossgate._evaluation.page import html_sections
+
+        title = f"Profile {fitted.profile.name}"
+        sections = calibration_sections(fitted)
+        write_page(Path(options.html), html_sections(title, objective.describe(), sections))
     if options.json:
         show(
             dump(
@@ -192,68 +202,82 @@ def run(options: argparse.Namespace) -> int:
             )
         )
     else:
-        show("\n".join(render_calibration(fitted, objective.describe(), output)))
+        show(render_calibration(fitted, objective.describe(), output))
     return DONE
 
 
-def render_calibration(fitted: Calibration, objective: str, output: Path) -> Iterator[str]:
-    """Yield the lines of the report: what changes, the fitted values, and the held-out figures."""
-    from crossgate._evaluation.sections import share
-    from crossgate._evaluation.text import WIDTH, table_lines
+def render_calibration(fitted: Calibration, objective: str, output: Path) -> str:
+    """Return the report for a terminal."""
+    from crossgate._evaluation.text import section_lines
 
-    profile = fitted.profile
-    yield f"{output}: {objective}"
-    yield ""
-    for line in _changes(fitted):
-        yield from textwrap.wrap(line, WIDTH, subsequent_indent="  ")
-    yield ""
-    for note in fitted.notes:
-        yield from textwrap.wrap(f"note: {note}", WIDTH, subsequent_indent="      ")
-    yield ""
-    for line in _settings(profile):
-        yield from textwrap.wrap(line, WIDTH, subsequent_indent=" " * 10)
+    parts = [f"{output}: {objective}"]
+    parts += ["\n".join(section_lines(section)) for section in calibration_sections(fitted)]
+    return "\n\n".join(parts)
+
+
+def calibration_sections(fitted: Calibration) -> list[Section]:
+    """Return the report: what changes, the fitted settings, and the held-out figures."""
+    from crossgate._evaluation.sections import Section, share
+
     report = fitted.report
-    yield ""
-    yield (
-        "each query is decided by a profile fitted on the others: "
-        f"{counted(report.matched, 'query')} "
-        f"with a match, {report.no_match} without"
+    count = counted(report.matched + report.no_match, "held-out query")
+    found = [
+        Section(
+            title=f"What changes with this profile, measured on {count}",
+            parts=tuple(_changes(fitted)),
+        )
+    ]
+    if fitted.notes:
+        found.append(Section(title="Notes", parts=fitted.notes))
+    found.append(Section(title="Settings", parts=tuple(_settings(fitted.profile))))
+    intervals = (
+        f"{what}: {share(interval)}"
+        for what, interval in (
+            ("recall@1 lost by skipping", report.recall_loss),
+            ("right first picks that pass the threshold", report.kept),
+            ("AUC of the probability, right picks against others", report.separation),
+        )
+        if interval is not None
     )
-    yield from table_lines(_figures(report, fitted.before))
-    for what, interval in (
-        ("recall@1 lost by skipping", report.recall_loss),
-        ("right first picks that pass the threshold", report.kept),
-        ("AUC of the probability, right picks against others", report.separation),
-    ):
-        if interval is not None:
-            yield f"{what}: {share(interval)}"
+    found.append(
+        Section(
+            title="Figures on held-out queries",
+            parts=(
+                "Each query is decided by a profile fitted on the others: "
+                f"{counted(report.matched, 'query')} with a match, {report.no_match} without.",
+                _figures(report, fitted.before),
+                *intervals,
+            ),
+        )
+    )
     if fitted.shortlists:
-        yield ""
-        yield "shortlists, with promises that were fitted on other queries:"
-        yield from table_lines(_shortlists(fitted.shortlists))
+        sentence = "Their promises were fitted on other queries."
+        parts = (sentence, _shortlists(fitted.shortlists))
+        found.append(Section(title="Shortlists", parts=parts))
+    return found
 
 
 def _settings(profile: Profile) -> Iterator[str]:
     """Yield the fitted settings, one line for each part of the decision."""
     blend, winner, answer = profile.blend, profile.winner, profile.answer
     yield (
-        f"blend     cosine {blend.cosine_weight:.2f}, bm25 {blend.bm25_weight:.2f} "
+        f"blend: cosine {blend.cosine_weight:.2f}, bm25 {blend.bm25_weight:.2f} "
         f"(pivot {blend.pivot:g}, body {blend.body_weight:g})"
     )
-    yield f"combine   {_combination(profile.combine)}; pool of {profile.pool}"
+    yield f"combine: {_combination(profile.combine)}; pool of {profile.pool}"
     yield (
-        f"skip      least lead where cosine and BM25 agree: {_threshold(winner.agreed, 'never')}, "
+        f"skip: least lead where cosine and BM25 agree: {_threshold(winner.agreed, 'never')}, "
         f"where they disagree: {_threshold(winner.disagreed, 'never')}"
     )
     yield (
-        f"answer    least probability that any fits: {_threshold(answer.threshold, 'none')}, "
+        f"answer: least probability that any fits: {_threshold(answer.threshold, 'none')}, "
         f"after stage 1: {_threshold(answer.rerank_threshold, 'none')}, "
         f"that the first one fits: {_threshold(answer.confidence, 'none')}"
     )
     listed = profile.shortlist
     if listed.stage1 or listed.stage2:
         yield (
-            f"shortlist coverage {listed.coverage:g} with at most {listed.most}; empty below a "
+            f"shortlist: coverage {listed.coverage:g} with at most {listed.most}; empty below a "
             f"probability of {_threshold(listed.least, 'none')} that any fits"
         )
 
@@ -292,11 +316,9 @@ def _changes(fitted: Calibration) -> Iterator[str]:
     A change is named only if the intervals before and after do not overlap.
     """
     report, before, change = fitted.report, fitted.before, fitted.change
-    count = counted(report.matched + report.no_match, "held-out query")
-    yield f"What changes with this profile, measured on {count}:"
     if change is not None:
         yield (
-            f"- queries decided rightly: {100 * change.value:+.1f} points "
+            f"queries decided rightly: {100 * change.value:+.1f} points "
             f"[{100 * change.low:+.1f}, {100 * change.high:+.1f}]"
         )
     for name, what in _FACTS.items():
@@ -305,11 +327,11 @@ def _changes(fitted: Calibration) -> Iterator[str]:
             continue
         now = f"{new.value:.0%} of {counted(new.count, 'query')}"
         if old is None:
-            yield f"- {what}: {now}"
+            yield f"{what}: {now}"
         else:
             apart = new.low > old.high or new.high < old.low
             noise = "" if apart else ", no change beyond noise"
-            yield f"- {what}: {now}, before {old.value:.0%}{noise}"
+            yield f"{what}: {now}, before {old.value:.0%}{noise}"
 
 
 _FACTS = {

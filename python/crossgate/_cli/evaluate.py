@@ -12,15 +12,16 @@ from crossgate._cli import DONE
 from crossgate._cli.labelled import (
     DATASETS,
     Subject,
+    check_writable,
     dump,
     labelled_options,
     run_of,
     subjects_of,
+    write_page,
 )
 from crossgate._cli.output import json_option, say, show
 from crossgate._reranking.providers import PROVIDERS
-from crossgate._support.errors import InputError, SourceError
-from crossgate._support.files import atomic_write, cannot_write, try_writing
+from crossgate._support.errors import InputError
 from crossgate._support.wording import counted, share_of
 
 if TYPE_CHECKING:
@@ -97,14 +98,14 @@ def run(options: argparse.Namespace) -> int:
     remote = _remote(options, modes)
     for path in (options.html, options.curve):
         if path:
-            _check_writable(Path(path))
+            check_writable(Path(path))
     subjects = subjects_of(options.dataset)
     written: set[Path] = set()
     reports = [_report(subject, options, modes, remote, written) for subject in subjects]
     if options.html:
-        _write(Path(options.html), html_report(reports))
+        write_page(Path(options.html), html_report(reports))
     if options.curve:
-        _write(Path(options.curve), _curve(reports))
+        write_page(Path(options.curve), _curve(reports))
     if options.json:
         show(dump({"schema": REPORTS_SCHEMA, "reports": [report.to_dict() for report in reports]}))
     else:
@@ -194,11 +195,11 @@ def _compare(options: argparse.Namespace) -> int:
         )
         raise InputError("out_of_range", message)
     if options.html:
-        _check_writable(Path(options.html))
+        check_writable(Path(options.html))
     before, after = map(read_reports, files)
     comparison = compare(before, after, seed=options.seed)
     if options.html:
-        _write(Path(options.html), html_comparison(comparison, before, after))
+        write_page(Path(options.html), html_comparison(comparison, before, after))
     show(dump(_comparison_values(comparison)) if options.json else render_comparison(comparison))
     return FAILED if comparison.fell else DONE
 
@@ -278,19 +279,3 @@ def _remote(options: argparse.Namespace, modes: Sequence[Mode]) -> Reranker | No
     if switched_off():
         raise InputError("out_of_range", f"{SWITCH} switches remote rerankers off: unset it")
     return DecisionReranker() if options.remote == "decision" else HOSTED[options.remote]()
-
-
-def _check_writable(path: Path) -> None:
-    """Refuse a file that cannot be written before anything is measured."""
-    try:
-        try_writing(path)
-    except OSError as error:
-        raise SourceError("unwritable", cannot_write(path, error)) from error
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        with atomic_write(path) as stream:
-            stream.write(text)
-    except OSError as error:
-        raise SourceError("unwritable", cannot_write(path, error)) from error

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from crossgate._cli.input import at_least, model_or_none
 from crossgate._cli.output import say_skipped
 from crossgate._support.errors import InputError, SourceError
+from crossgate._support.files import atomic_write, cannot_write, try_writing
 
 if TYPE_CHECKING:
     from crossgate.evaluation import Dataset, Mode, Run
@@ -299,3 +300,28 @@ def runs_folder(path: str | None) -> Iterator[Path]:
         ) from error
     with temporary as folder:
         yield Path(folder)
+
+
+def check_writable(path: Path) -> None:
+    """Refuse a file that cannot be written before anything is measured.
+
+    Raises:
+        SourceError: `unwritable`.
+    """
+    try:
+        try_writing(path)
+    except OSError as error:
+        raise SourceError("unwritable", cannot_write(path, error)) from error
+
+
+def write_page(path: Path, text: str) -> None:
+    """Write a page or a chart as a whole.
+
+    Raises:
+        SourceError: `unwritable`.
+    """
+    try:
+        with atomic_write(path) as stream:
+            stream.write(text)
+    except OSError as error:
+        raise SourceError("unwritable", cannot_write(path, error)) from error

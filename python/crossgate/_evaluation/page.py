@@ -82,7 +82,7 @@ svg .tick { fill: var(--soft); font-size: 10px; }
 .interval { width: 8rem; } .worse { stroke: var(--bad); fill: var(--bad); }
 abbr { text-decoration: underline dotted; cursor: help; }
 details { border-bottom: 1px solid var(--rule); padding: .4rem 0; }
-summary { cursor: pointer; } summary h2 { display: inline-block; margin: 0; }
+summary { cursor: pointer; } summary h2 { display: inline; }
 dl { margin: .4rem 0 .4rem 1rem; } dt { font-size: .85rem; color: var(--soft); }
 dd { margin: 0 0 .5rem; }
 code { font-size: .9em; }
@@ -353,17 +353,26 @@ def _columns(parts: Iterable[str]) -> Iterator[str]:
         yield f'<div class="columns">{markup}</div>'
 
 
-def _section(section: Section) -> str:
+def html_sections(title: str, sentence: str, sections: Sequence[Section]) -> str:
+    """Return a page of sections under a sentence; the first section is open."""
+    head = f'<h1>{escape(title)}</h1><p class="headline">{escape(sentence)}</p>'
+    return page(
+        title,
+        [head, _section(sections[0], " open"), *_columns(map(_section, sections[1:]))],
+    )
+
+
+def _section(section: Section, opened: str = "") -> str:
     parts = []
     for kind, group in groupby(section.parts, type):
         markup = "".join(map(_part, group))
         parts.append(f'<div class="charts">{markup}</div>' if kind is Chart else markup)
-    return _folded(section.title, parts)
+    return _folded(section.title, parts, opened)
 
 
-def _folded(title: str, parts: Iterable[str]) -> str:
+def _folded(title: str, parts: Iterable[str], opened: str = "") -> str:
     """Return a part of the page that opens on a click."""
-    return f"<details><summary><h2>{escape(title)}</h2></summary>{''.join(parts)}</details>"
+    return f"<details{opened}><summary><h2>{escape(title)}</h2></summary>{''.join(parts)}</details>"
 
 
 def _part(part: str | Table | Chart) -> str:

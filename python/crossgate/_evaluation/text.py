@@ -43,8 +43,8 @@ def text_report(report: Report, *, signals: bool = False) -> str:
         list(_misses(report)),
         list(_advice(report)),
         _wrapped([gate_sentence(report), *subject(report)]),
-        *(list(_section(section)) for section in sections(report)),
-        list(_section(scores)) if signals and (scores := signal_section(report)) else [],
+        *(list(section_lines(section)) for section in sections(report)),
+        list(section_lines(scores)) if signals and (scores := signal_section(report)) else [],
     ]
     return "\n\n".join("\n".join(lines) for lines in parts if lines)
 
@@ -76,7 +76,8 @@ def _advice(report: Report) -> Iterator[str]:
         yield from suggestions
 
 
-def _section(section: Section) -> Iterator[str]:
+def section_lines(section: Section) -> Iterator[str]:
+    """Yield the lines of a section, its title first."""
     yield section.title
     for part in section.parts:
         if isinstance(part, str):
