@@ -197,6 +197,20 @@ def test_page_starts_with_documents_to_search_and_prompts_to_try(
 
 
 @in_browser
+def test_page_asks_for_the_key_of_a_server_that_has_one(page: Page, tmp_path: Path) -> None:
+    index = tmp_path / "skills.cgx"
+    Index.build(SKILLS[:3], embedder=None).save(index)
+    with serving("--port", "0", "--index", str(index)) as locked:
+        page.open(f"{locked.url}/")
+        page.wait("!at('access').hidden")
+        assert page.evaluate("at('library').hidden && !at('list').children.length")
+        page.evaluate("at('key').focus()")
+        page.send("Input.insertText", text=KEY)
+        page.evaluate("at('query').focus()")
+        page.wait("!at('library').hidden")
+
+
+@in_browser
 def test_corrected_word_is_named_below_the_prompt(page: Page, served: Served) -> None:
     decided(page, served, "squash the comits of my branch")
     assert "'comits'" in page.evaluate("at('notes').textContent")
