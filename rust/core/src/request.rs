@@ -180,10 +180,10 @@ fn assembled(prompt: &str, pasted: &[(Kind, Range<usize>)]) -> Split {
         let says = piece.trim();
         if says.is_empty() {
             // White space between two pieces of material belongs to the first.
-            match (split.material.last_mut(), split.spans.is_empty()) {
-                (Some(last), _) if last.span.end == span.start => last.span.end = span.end,
-                _ if span.start < span.end => split.spans.push(span),
-                _ => {}
+            match split.material.last_mut() {
+                Some(last) => last.span.end = span.end,
+                None if span.start < span.end => split.spans.push(span),
+                None => {}
             }
         } else {
             split.spans.push(span);

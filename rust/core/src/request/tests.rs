@@ -388,6 +388,30 @@ fn a_single_line_is_the_request() {
 
 /// Texts that are slow to parse if a search is repeated at each position.
 #[test]
+fn a_line_right_behind_a_letter_is_the_request() {
+    assert_eq!(split(&format!("{LETTER}\nmerge these files")).request, "merge these files");
+}
+
+#[test]
+fn sentences_at_the_end_of_material_are_preferred_to_those_within() {
+    let log = "2026-02-03 10:11:12 INFO one: started\nThe slides of Ada were not ready for the board.\n2026-02-03 10:11:13 INFO one: done";
+    assert_eq!(split(&format!("fix this\n\n{LETTER}\n\n{log}")).request, "fix this");
+    assert_eq!(split(&format!("{LETTER}\n\n{log}")).request, LETTER);
+}
+
+#[test]
+fn white_space_beside_material_belongs_to_it() {
+    let fence = "```\nlet x = 1;\n```";
+    let found = split(&format!("{fence}\n \n{fence}\nfix this"));
+    let spans: Vec<_> = found.material.iter().map(|material| material.span).collect();
+    assert_eq!(spans, [Span { start: 0, end: 21 }, Span { start: 21, end: 40 }]);
+    assert_eq!(found.spans, [Span { start: 40, end: 48 }]);
+}
+
+const LETTER: &str =
+    "Hi all,\n\nthe slides are not ready. Can someone merge the files?\n\nBest regards,\nAda";
+
+#[test]
 fn a_long_paste_takes_as_long_as_its_length() {
     let pieces = [
         "```",
