@@ -8,12 +8,14 @@ import pickle
 from collections.abc import Sequence
 from contextlib import suppress
 from inspect import iscoroutine, signature
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from conftest import build
 from crossgate import PairScore, Profile, Router
+from crossgate.integrations._selection import aselect, select
 from crossgate.integrations._tools import ToolSearcher
 from crossgate.integrations.sentence_transformers import rank
 
@@ -208,6 +210,7 @@ def test_rerankers_ranker() -> None:
     assert list(ranker.rank(QUERY, [])) == []
     with pytest.raises(ValueError, match="the query is empty"):
         ranker.rank(" ", texts)
+    assert ranker.rank(f"{QUERY} \ud800", [f"{text} \ud800" for text in texts])[0].doc_id == 1
     with pytest.raises(ValueError, match="1 doc_ids for 3 documents"):
         ranker.rank(QUERY, texts, doc_ids=[1])
     assert len(list(CrossgateRanker(Failing()).rank(QUERY, texts))) == 3
@@ -262,6 +265,19 @@ def test_a_searcher_keeps_its_router_until_a_tool_changes() -> None:
     assert searcher._router is not kept
     with pytest.raises(ValueError, match="occurs twice"):
         searcher.find([NEED], tools * 2, 1)
+
+
+def test_lone_surrogates_keep_no_adapter_from_its_answer() -> None:
+    searcher = ToolSearcher(STAGE1)
+    tools = [{"name": "rain", "description": "Forecast."}, {"name": "mail", "description": "Send."}]
+    assert searcher.find(["send \ud800 a mail"], tools, 1) == ["mail"]
+    unreadable = [SimpleNamespace(name=name, description="\udfff") for name in ("rain", "mail")]
+    assert searcher.find([NEED], unreadable, 1) == ["rain", "mail"]
+    texts = [f"{TEXTS[0]} \ud800", f"{TEXTS[1]} \ud800"]
+    assert [place for place, _, _ in select(f"{QUERY} \udc00", texts, None, {})] == [1]
+    assert [place for place, _, _ in asyncio.run(aselect(f"{QUERY} \udc00", texts, None, {}))] == [
+        1
+    ]
 
 
 def test_pydantic_ai_tool_search() -> None:
@@ -349,6 +365,11 @@ def test_langchain_tool_selector() -> None:
             assert answer["messages"][-1].text == "done"
             assert seen.pop() == names
             image: Any = [("user", [{"type": "image", "url": "https://example.com/a.png"}])]
+            for unread in (image, [("user", "\0")]):
+                model = Model(messages=iter([AIMessage("done")]))
+                create_agent(model, tools=given, middleware=[selector]).invoke({"messages": unread})
+                assert len(seen.pop()) == len(given)
+            broken: Any = {"messages": [("user", f"{NEED} \ud800")]}
             model = Model(messages=iter([AIMessage("done")]))
-            create_agent(model, tools=given, middleware=[selector]).invoke({"messages": image})
-            assert len(seen.pop()) == len(given)
+            create_agent(model, tools=given, middleware=[selector]).invoke(broken)
+            assert seen.pop() == names

@@ -51,6 +51,11 @@ def is_text(text: str) -> bool:
     return True
 
 
+def without_surrogates(text: str) -> str:
+    """Return a text with question marks in place of lone surrogates."""
+    return text.encode("utf-8", "replace").decode()
+
+
 def check_ids(what: str, ids: Iterable[str]) -> set[str]:
     """Check that a value is a collection of ids, and return them.
 

@@ -1,4 +1,7 @@
-"""Shared by the adapters: selects texts, with relevance and reason."""
+"""Shared by the adapters: selects texts, with relevance and reason.
+
+Lone surrogates, which answers of models can have, are read as question marks.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from typing import Any
 
 from crossgate._decision.orderings import relevances
 from crossgate._decision.rerank_candidates import arerank, rerank
+from crossgate._support.checks import without_surrogates
 from crossgate._values.results import Candidate, RouteResult
 
 REASON = "crossgate_reason"
@@ -24,14 +28,15 @@ def select(
     Raises:
         InputError: For a query or limit that cannot be used; it is a ValueError.
     """
-    return selected(rerank(query, _candidates(texts), limit=limit, **options))
+    return selected(rerank(without_surrogates(query), _candidates(texts), limit=limit, **options))
 
 
 async def aselect(
     query: str, texts: Sequence[str | None], limit: int | None, options: dict[str, Any]
 ) -> Selected:
     """Do what `select` does without blocking the event loop."""
-    return selected(await arerank(query, _candidates(texts), limit=limit, **options))
+    result = await arerank(without_surrogates(query), _candidates(texts), limit=limit, **options)
+    return selected(result)
 
 
 def selected(result: RouteResult) -> Selected:
@@ -45,7 +50,7 @@ def selected(result: RouteResult) -> Selected:
 
 def _candidates(texts: Iterable[str | None]) -> list[Candidate]:
     return [
-        Candidate(id=str(position), text=text)
+        Candidate(id=str(position), text=without_surrogates(text))
         for position, text in enumerate(texts)
         if text and text.replace("\0", "").strip()
     ]

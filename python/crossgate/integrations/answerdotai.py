@@ -12,6 +12,7 @@ from rerankers.results import RankedResults, Result
 
 from crossgate._decision.orderings import ranked
 from crossgate._decision.rerank_candidates import arerank, rerank
+from crossgate._support.checks import without_surrogates
 from crossgate._support.wording import counted
 from crossgate._values.results import RouteResult
 
@@ -51,7 +52,9 @@ class CrossgateRanker(BaseRanker):  # type: ignore[misc, unused-ignore]
         Raises:
             InputError: For a query or text that cannot be used; it is a ValueError.
         """
-        ((_, number),) = ranked(rerank(query, [doc], **self._options))
+        ((_, number),) = ranked(
+            rerank(without_surrogates(query), [without_surrogates(doc)], **self._options)
+        )
         return number
 
     def rank(
@@ -70,16 +73,18 @@ class CrossgateRanker(BaseRanker):  # type: ignore[misc, unused-ignore]
             ValueError: If there are fewer or more ids or metadata than documents.
         """
         documents = _documents(docs, doc_ids, metadata)
-        texts = [document.text for document in documents]
-        return _results(query, documents, rerank(query, texts, **self._options))
+        texts = [without_surrogates(document.text) for document in documents]
+        return _results(query, documents, rerank(without_surrogates(query), texts, **self._options))
 
     async def rank_async(
         self, query: str, docs: Texts, doc_ids: Ids = None, metadata: Metadata = None
     ) -> RankedResults:
         """Do what `rank` does without blocking the event loop."""
         documents = _documents(docs, doc_ids, metadata)
-        texts = [document.text for document in documents]
-        return _results(query, documents, await arerank(query, texts, **self._options))
+        texts = [without_surrogates(document.text) for document in documents]
+        return _results(
+            query, documents, await arerank(without_surrogates(query), texts, **self._options)
+        )
 
 
 def _documents(docs: Texts, ids: Ids, metadata: Metadata) -> list[Document]:

@@ -32,4 +32,4 @@ class CrossgateSearchTransform(BM25SearchTransform):
     async def _search(self, tools: Sequence[Tool], query: str) -> Sequence[Tool]:
         by_name = {tool.name: tool for tool in tools}
         names = await asyncio.to_thread(self._searcher.find, [query], tools, self._max_results)
-        return [by_name[name] for name in names]
+        return [by_name[name] for name in names[: self._max_results]]

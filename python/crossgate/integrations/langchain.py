@@ -16,6 +16,7 @@ from pydantic import ConfigDict, Field
 
 from crossgate._decision.orderings import relevances
 from crossgate._decision.router import Router
+from crossgate._support.checks import without_surrogates
 from crossgate._values.results import RouteResult
 from crossgate.integrations._selection import REASON, Selected, aselect, select
 
@@ -85,7 +86,9 @@ class CrossgateRetriever(BaseRetriever):
         run_manager: CallbackManagerForRetrieverRun | None = None,
         k: int | None = None,
     ) -> list[Document]:
-        return _routed(self.router.route(query, limit=self.k if k is None else k))
+        return _routed(
+            self.router.route(without_surrogates(query), limit=self.k if k is None else k)
+        )
 
     async def _aget_relevant_documents(
         self,
@@ -94,7 +97,8 @@ class CrossgateRetriever(BaseRetriever):
         run_manager: AsyncCallbackManagerForRetrieverRun | None = None,
         k: int | None = None,
     ) -> list[Document]:
-        return _routed(await self.router.aroute(query, limit=self.k if k is None else k))
+        limit = self.k if k is None else k
+        return _routed(await self.router.aroute(without_surrogates(query), limit=limit))
 
 
 def _kept(documents: Sequence[Document], chosen: Selected) -> list[Document]:

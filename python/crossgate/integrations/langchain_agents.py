@@ -58,6 +58,8 @@ class CrossgateToolSelector(AgentMiddleware[Any, Any, Any]):
         if not prompt.strip() or len(by_name) <= self._max_tools:
             return request  # an image, say, does not tell which tools it needs
         names = self._searcher.find([prompt], list(by_name.values()), self._max_tools)
+        if not names:  # no character of the prompt can be read
+            return request
         others = [
             tool for tool in request.tools if isinstance(tool, dict) or tool.name in self._always
         ]

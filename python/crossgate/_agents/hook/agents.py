@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import crossgate._core as _core
+from crossgate._support.checks import without_surrogates
 from crossgate._support.wording import type_of
 from crossgate._values.agent_prompts import words_of
 
@@ -246,8 +247,9 @@ def read_hook_prompt(agent: Agent, data: bytes) -> HookPrompt:
             raise UnreadableCall(f"the tool {named} is not {' or '.join(agent.task_tools)}")
         try:
             json.dumps(task, allow_nan=False)
-        except ValueError as error:  # the answer repeats all arguments
-            raise UnreadableCall("an argument of the tool is NaN or infinite") from error
+        except (ValueError, RecursionError) as error:  # the answer repeats all arguments
+            message = f"the arguments of the tool cannot be repeated: {type(error).__name__}"
+            raise UnreadableCall(message) from error
         # A subagent knows nothing of the conversation, and of the skills that were mentioned in it.
         alone = {"session_id": "", "transcript_path": ""}
         values = {**values, **alone, "prompt": task.get(agent.task_field)}
@@ -255,7 +257,7 @@ def read_hook_prompt(agent: Agent, data: bytes) -> HookPrompt:
         raise UnreadableCall(f"the event is {_short(event)}, but this hook is for {agent.event}")
     if not isinstance(values.get("prompt"), str):
         raise UnreadableCall('there is no text under "prompt"')
-    prompt = _unicode(values["prompt"])
+    prompt = without_surrogates(values["prompt"])
     folder, transcript = _text(values, "cwd"), _text(values, "transcript_path")
     return HookPrompt.of(
         prompt,
@@ -287,12 +289,7 @@ def reply(agent: Agent, context: str, task: Mapping[str, Any] | None = None) -> 
 
 def _text(values: Mapping[str, Any], key: str) -> str:
     value = values.get(key)
-    return _unicode(value) if isinstance(value, str) else ""
-
-
-def _unicode(text: str) -> str:
-    """Return a text without lone surrogates, which JSON can contain."""
-    return text.encode("utf-8", "replace").decode()
+    return without_surrogates(value) if isinstance(value, str) else ""
 
 
 def _short(value: object) -> str:

@@ -21,6 +21,7 @@ from crossgate._agents.hook.skill_library import (
     was_indexed,
     why_unwritable,
 )
+from crossgate._support.checks import without_surrogates
 from crossgate._support.errors import CrossgateError, first_line
 from crossgate._support.sanitize import sanitize_line, sanitize_quotation
 from crossgate._values.agent_prompts import is_command
@@ -390,7 +391,7 @@ def _context(prompt: HookPrompt, deadline: Deadline) -> tuple[Context, list[Degr
     if prompt.transcript:
         with suppress(OSError, ValueError):
             found = last_requests(Path(prompt.transcript))
-            history = [text.encode("utf-8", "replace").decode() for text in found]
+            history = [without_surrogates(text) for text in found]
     if history and history[-1] == prompt.text:  # some agents write the prompt first
         history.pop()
     with suppress(CrossgateError):

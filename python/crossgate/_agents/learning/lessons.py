@@ -22,6 +22,7 @@ from crossgate._sources.examples import (
     read_examples,
 )
 from crossgate._sources.transcripts import last_requests, transcripts_below
+from crossgate._support.checks import without_surrogates
 from crossgate._support.errors import CrossgateError, IndexFileError, InputError
 from crossgate._support.files import atomic_write, cannot_write
 
@@ -188,7 +189,7 @@ def logged_prompt(digest: str) -> str:
     for path in newest:
         with suppress(OSError):
             for prompt in last_requests(path, most=_PROMPTS):
-                text = prompt.encode("utf-8", "replace").decode()
+                text = without_surrogates(prompt)
                 if sha256(text.encode()).hexdigest() == digest:
                     return text
     return ""

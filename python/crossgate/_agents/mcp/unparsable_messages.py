@@ -19,6 +19,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
 
 from crossgate._agents.mcp.tool_lists import repair_tools
+from crossgate._support.checks import without_surrogates
 
 _DEPTH = 100
 """Deeper parts of an answer are replaced with an empty object."""
@@ -190,25 +191,20 @@ def _error_for_request(values: dict[str, Any]) -> JSONRPCError | None:
 def _usable_id(values: dict[str, Any]) -> int | str | None:
     id = values.get("id")
     if isinstance(id, str):
-        return _unicode(id) if len(id) <= _DIGITS else None
+        return without_surrogates(id) if len(id) <= _DIGITS else None
     return id if isinstance(id, int) and not isinstance(id, bool) else None
 
 
 def _pruned(value: Any, depth: int) -> Any:
     if isinstance(value, str):
-        return _unicode(value)
+        return without_surrogates(value)
     if isinstance(value, dict):
         if depth <= 0:
             return {}
-        return {_unicode(key): _pruned(item, depth - 1) for key, item in value.items()}
+        return {without_surrogates(key): _pruned(item, depth - 1) for key, item in value.items()}
     if isinstance(value, list):
         return [_pruned(item, depth - 1) for item in value] if depth > 0 else []
     return value
-
-
-def _unicode(text: str) -> str:
-    """Return a text with question marks in place of lone surrogates."""
-    return text.encode("utf-8", "replace").decode()
 
 
 def _log(text: str) -> None:
