@@ -242,6 +242,9 @@ def test_other_options_are_replayed_and_leave_no_trace(home: Home) -> None:
     installed = home.run("hook", "install")
     assert installed.returncode == 0
     assert "of your last 4 prompts, 3 would have got a skill, 1 of them" in installed.stdout
+    low = home.run("hook", "install", "--min-confidence", "0.2")
+    assert "--min-confidence 0.2 has no effect: the profile 'session'" in low.stderr
+    assert home.run("hook", "install").stderr == installed.stderr == ""
     before = sorted(home.path.rglob("*"))
     wanted = ("--what-if", "--min-confidence 1", "--what-if", "--min-confidence 0")
     done = home.run("usage", *wanted, "--json")
@@ -251,6 +254,8 @@ def test_other_options_are_replayed_and_leave_no_trace(home: Home) -> None:
     assert rows["--min-confidence 1"]["shown"] == 0
     always = {"prompts": 4, "shown": 3, "followed": 1, "needless": 2, "missed": 1}
     assert {name: rows["--min-confidence 0"][name] for name in always} == always
+    assert "--min-confidence 0 has no effect: the profile 'session' asks for 0.55" in done.stderr
+    assert "--min-confidence 1" not in done.stderr
     assert sorted(home.path.rglob("*")) == before
     bad = home.run("usage", "--what-if", "--no-such-option 1")
     assert bad.returncode == 2

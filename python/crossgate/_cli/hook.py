@@ -104,20 +104,21 @@ def _check_folders(agent: Agent, *, working: bool = True) -> None:
 
 def _install(options: argparse.Namespace) -> int:
     from crossgate._agents.hook.install import install
+    from crossgate._agents.learning.what_if import without_effect
 
-    agent = AGENTS[options.agent]
+    agent, wanted = AGENTS[options.agent], options_of(options)
     _check_folders(agent)
     with progress("embedding") as report:
         installed = install(
             agent,
-            options_of(options),
+            wanted,
             project=options.project,
             subagents=options.subagents,
             progress=report,
         )
     for skipped in installed.left_out:
         say(f"skipped {skipped}")
-    for note in installed.notes:
+    for note in filter(None, (*installed.notes, without_effect(wanted, agent))):
         say(note)
     if options.json:
         show_json(
@@ -139,7 +140,7 @@ def _install(options: argparse.Namespace) -> int:
         if installed.trial
         else "it added no context"
     )
-    past = _of_the_past(agent, options_of(options))
+    past = _of_the_past(agent, wanted)
     which = "" if agent.name == "claude" else f" --agent {agent.name}"
     which += " --project" if options.project else ""
     state = "now calls it" if installed.changed else "already called it"

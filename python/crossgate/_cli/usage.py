@@ -94,7 +94,7 @@ def _what_if(options: argparse.Namespace) -> int:
     from crossgate._agents.hook.install import calls_of, options_in
     from crossgate._agents.hook.options import BadHookOptions, parse
     from crossgate._agents.hook.skill_library import library_of
-    from crossgate._agents.learning.what_if import replay
+    from crossgate._agents.learning.what_if import replay, without_effect
 
     agent = AGENTS["claude"]
     try:
@@ -108,6 +108,8 @@ def _what_if(options: argparse.Namespace) -> int:
     for name, chosen in settings.items():
         library = library_of(agent, os.getcwd(), chosen.skills)
         rows[name] = asdict(replay(turns, agent, chosen, library))
+        if note := without_effect(chosen, agent):
+            say(note)
     if options.json:
         show_json({"what_if": [{"settings": name, **row} for name, row in rows.items()]})
     else:

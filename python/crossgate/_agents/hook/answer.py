@@ -335,7 +335,7 @@ def _decide(
     index = Index.open(path)
     policy = Path(options.policy).expanduser() if options.policy else None
     router = Router(
-        index, policy=policy, telemetry=_log(options) if log else None, **_fitted(index, options)
+        index, policy=policy, telemetry=_log(options) if log else None, **fitted(index, options)
     )
     context, late = _context(prompt, deadline.share(_PROJECT_SHARE))
     result = router.route(
@@ -350,7 +350,7 @@ def _decide(
     return replace(result, degraded=(*late, *result.degraded))
 
 
-def _fitted(index: Index, options: HookOptions) -> dict[str, Any]:
+def fitted(index: Index, options: HookOptions) -> dict[str, Any]:
     """Return the profile, and whether a reranker is used, as arguments of `Router`.
 
     A profile for sessions has no reranker, since most prompts of a session need no skill.

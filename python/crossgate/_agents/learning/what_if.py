@@ -6,15 +6,23 @@ import os
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from crossgate._agents.hook.agents import Agent, HookPrompt
-from crossgate._agents.hook.answer import answer
-from crossgate._agents.hook.options import HookOptions
-from crossgate._agents.hook.skill_library import SkillLibrary
+from crossgate._agents.hook.answer import answer, fitted, index_of
+from crossgate._agents.hook.options import MIN_CONFIDENCE, HookOptions
+from crossgate._agents.hook.skill_library import SkillLibrary, library_of
 from crossgate._agents.learning.adoption import same_skill
+from crossgate._retrieval.document_index import Index
 from crossgate._sources.transcripts import Turn
+from crossgate._support.errors import CrossgateError
+from crossgate._values.profile_files import read_profile
+
+if TYPE_CHECKING:
+    from crossgate._core import Profile
 
 MOST_PROMPTS = 100
 """The newest prompts are replayed, at most this many."""
@@ -37,6 +45,21 @@ class Replayed:
     followed: int
     needless: int
     missed: int
+
+
+def without_effect(options: HookOptions, agent: Agent) -> str:
+    """Return a sentence if the profile asks for more confidence than the options; else empty."""
+    with suppress(CrossgateError, OSError):
+        library = library_of(agent, os.getcwd(), options.skills)
+        index = Index.open(index_of(options, library))
+        profile: Profile = fitted(index, options).get("profile", read_profile("default"))
+        # The default of the option is not a wish.
+        if options.min_confidence < min(profile.answer.confidence or 0.0, MIN_CONFIDENCE):
+            return (
+                f"--min-confidence {options.min_confidence:g} has no effect: the profile "
+                f"{profile.name!r} asks for {profile.answer.confidence:g}"
+            )
+    return ""
 
 
 def replay(
