@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -314,6 +315,30 @@ def test_weights_that_are_changed_in_place_end_no_process(tmp_path: Path) -> Non
     same, _, kept, degraded = python(script, tmp_path).splitlines()
     assert (same, kept) == ("True", "False")
     assert "reranker_unavailable" in degraded
+
+
+def test_a_changed_file_is_noticed_once_an_hour_and_before_it_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = write_model(tmp_path / "own", SUMMED, ["input_ids"])
+    loaded, unloaded = CrossEncoder(folder), CrossEncoder(folder)
+    before = rerank("red fox", ["a fox", "red"], reranker=loaded)
+    write_model(folder, COUNTED)
+    assert refused("model_altered", lambda: unloaded.score("red", passages_of(["fox"])))
+    result = rerank("red fox", ["a fox", "red"], reranker=unloaded)
+    assert "reranker_unavailable" in [one.code for one in result.degraded]
+
+    def again() -> None:
+        assert rerank("red fox", ["a fox", "red"], reranker=loaded).hits == before.hits
+
+    again()
+    assert not caplog.messages
+    now = time.monotonic()
+    monkeypatch.setattr(registry, "monotonic", lambda: now + 3601)
+    again()
+    assert f"model_altered: {folder / 'model.onnx'} was changed" in caplog.messages[0]
+    again()
+    assert len(caplog.messages) == 2  # and the tokenizer
 
 
 def test_a_panic_of_a_tokenizer_degrades_the_result(tmp_path: Path) -> None:

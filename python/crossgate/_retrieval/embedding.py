@@ -12,6 +12,7 @@ import crossgate._core as _core
 from crossgate._runtime.model_files import (
     EMBEDDER,
     MULTILINGUAL,
+    LoadedFiles,
     LocalModel,
     MappedFile,
     is_multilingual,
@@ -191,10 +192,11 @@ class OnnxEmbedder:
             if self._run is None:
                 local = self._local
                 if self._bundled:
-                    mapped = MappedFile(local.model)
+                    files, mapped = LoadedFiles(local), MappedFile(local.model)
                     core = _core.Embedder(local.model, local.tokenizer, local.max_length)
 
                     def embed(text: str) -> Sequence[float]:
+                        files.check()
                         mapped.check()
                         return core.embed(text)
 

@@ -12,9 +12,10 @@ from __future__ import annotations
 import json
 import os
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
+from time import monotonic
 from typing import Any, Literal
 
 import crossgate._core as _core
@@ -34,6 +35,9 @@ PASSAGE_RERANKER = "crossgate-passages-minilm-l12"
 
 # The extra of this name: EMBEDDER for other languages than English, in the same space of vectors.
 MULTILINGUAL = "multilingual"
+
+CHECKED_EVERY = 3600.0
+"""Seconds after which the files of a loaded model are compared with those on disk."""
 
 # Former bundled models, and the model that replaces each.
 _SUCCESSORS = {"ms-marco-minilm-l12": PASSAGE_RERANKER}
@@ -225,7 +229,7 @@ class LocalModel:
             profiles store it, to detect another model.
         template: The text around a pair, or None for a model that reads two segments.
         need: The head that predicts whether a query needs any document, or None.
-        weights: The file of weights of a model of the manifest; None for a folder.
+        weights: The file of weights, which may be the graph's.
         bundled: Whether the package contains it. Bundled models quantise activations token by
             token, so that inputs of equal length can run together without a change of their
             results.
@@ -243,6 +247,15 @@ class LocalModel:
     need: Path | None = None
     weights: Path | None = None
     bundled: bool = False
+    _stamps: dict[Path, Stamp] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        paths = filter(None, (self.model, self.tokenizer, self.weights, self.need))
+        object.__setattr__(self, "_stamps", {path: _stamp_of(path) for path in paths})
+
+    def changed(self) -> list[Path]:
+        """Return the files that are no longer those of which the identity was computed."""
+        return [path for path, before in self._stamps.items() if _stamp_of(path) != before]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,6 +278,50 @@ class FileCheck:
     def ok(self) -> bool:
         """Whether the file is present, complete and unaltered."""
         return not self.code
+
+
+Stamp = tuple[int, int, int] | None
+"""Size, time of the last change and number of a file; None for a missing one."""
+
+
+def _stamp_of(path: Path) -> Stamp:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_size, status.st_mtime_ns, status.st_ino
+
+
+class LoadedFiles:
+    """The files of a model that is loaded now, and looked at again every hour.
+
+    Args:
+        local: The model.
+
+    Raises:
+        ModelError: `model_altered` if a file was changed since the model was found.
+    """
+
+    def __init__(self, local: LocalModel) -> None:
+        for path in local.changed():
+            message = f"{path} was changed before it was loaded: start the process again"
+            raise ModelError("model_altered", message)
+        self._local = local
+        self._due = monotonic() + CHECKED_EVERY
+
+    def check(self) -> None:
+        """Log a warning about changed files if the last check was an hour ago."""
+        if monotonic() < self._due:
+            return
+        self._due = monotonic() + CHECKED_EVERY
+        for path in self._local.changed():
+            import logging  # here, since every prompt of a hook imports this module
+
+            logging.getLogger("crossgate").warning(
+                "model_altered: %s was changed, and the model that was loaded before is still in "
+                "use: start the process again",
+                path,
+            )
 
 
 class MappedFile:
@@ -634,6 +691,7 @@ def _from_folder(name: str, kind: ModelKind) -> LocalModel:
         dimension=None,
         identity=identity_of(root.name, digest),
         template=_template_of_folder(root),
+        weights=weights,
     )
 
 

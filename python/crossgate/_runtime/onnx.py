@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crossgate._runtime import onnx_library
-from crossgate._runtime.model_files import MappedFile
+from crossgate._runtime.model_files import LoadedFiles, MappedFile
 from crossgate._runtime.onnx_library import OnnxError, RunOptions, Tensor
 from crossgate._runtime.threads import run_on_thread
 from crossgate._runtime.tokenizer import Input, Tokenizer
@@ -167,11 +167,13 @@ class OnnxModel:
 
     Raises:
         ModelError: `dependency_missing` without a package that the model needs,
-            `model_unsupported` if the files are not an ONNX model with a matching tokenizer.
+            `model_unsupported` if the files are not an ONNX model with a matching tokenizer,
+            `model_altered` if a file was changed since the model was found.
     """
 
     def __init__(self, local: LocalModel) -> None:
         self.local = local
+        self._files = LoadedFiles(local)
         try:
             # Both release the interpreter's lock while they load.
             tokenizer = run_on_thread(lambda: Tokenizer(local), "load")
@@ -204,6 +206,7 @@ class OnnxModel:
             ModelError: `model_failed` if the runtime rejects the input, or exceeds the time limit;
                 `model_altered` if a mapped file was changed.
         """
+        self._files.check()
         if self._mapped:
             self._mapped.check()
         tokens = sum(len(read.ids) for read in inputs)
