@@ -6,6 +6,7 @@
 use crate::common_words::information;
 use crate::error::Result;
 use crate::lists::lists;
+use crate::stop_words::is_stop_word;
 use crate::text::Analyzer;
 
 lists!(
@@ -148,7 +149,9 @@ impl<L: Library> Reader<'_, L> {
         if server_and_tool(word.text).is_some() {
             return Ok(vec![(plain(), true)]);
         }
-        let is_called = matches!(word.mark, Some('$' | '@')) && !self.is_state(at + 1);
+        let is_called = matches!(word.mark, Some('$' | '@'))
+            && !self.is_state(at + 1)
+            && !self.is_grammar(at, at + 1);
         let is_code = word.is_code() || (word.is_identifier() && word.in_backticks);
         let is_used = word.is_identifier() && self.call_before(at).is_some();
         if (is_called || is_code || is_used) && word.mark != Some('/') {
@@ -180,6 +183,7 @@ impl<L: Library> Reader<'_, L> {
             let start = noun - length;
             let is_called = self.call_before(start).is_some();
             if let Some(name) = self.span(start, noun)
+                && !self.is_grammar(start, noun)
                 && (is_called || self.is_name(start, noun))
                 && !self.is_denied(start)
                 && self.library.has(&name)?
@@ -194,6 +198,7 @@ impl<L: Library> Reader<'_, L> {
         for length in (1..=LONGEST_NAME).rev().filter(|_| !ends) {
             let end = first + length;
             if let Some(name) = self.span(first, end)
+                && (is_named || !self.is_grammar(first, end))
                 && (is_called || self.is_name(first, end))
                 && self.library.has(&name)?
             {
@@ -238,6 +243,17 @@ impl<L: Library> Reader<'_, L> {
         let is_skill = self.word(noun).is_some_and(|noun| noun.lower == "skill");
         !word.is_one_of(&GENERAL)
             && (word.in_backticks || word.is_code() || (is_skill && word.is_identifier()))
+    }
+
+    /// Whether words are those of every prompt, such as "the" and "right": no name without quotes.
+    fn is_grammar(&self, start: usize, end: usize) -> bool {
+        let words = self.words.get(start..end).unwrap_or_default();
+        words.iter().all(|word| {
+            !word.in_quotes
+                && (is_stop_word(&word.lower)
+                    || word.is_one_of(&POINTERS)
+                    || word.is_one_of(&GENERAL))
+        })
     }
 
     /// Whether words are written like a name.
@@ -312,6 +328,9 @@ mod tests {
         "search",
         "path",
         "tools:deploy",
+        "the",
+        "here",
+        "right",
     ];
 
     struct Documents;
@@ -352,6 +371,9 @@ mod tests {
             ("is `getWeather` what you need?", "getWeather"),
             ("$csv-cleaner on this", "csv-cleaner"),
             ("@interview me", "interview"),
+            ("/the story", "the"),
+            ("use the `right` skill", "right"),
+            ("use the skill called here", "here"),
         ] {
             let found = names(prompt, &Documents).unwrap();
             assert_eq!((found.known, found.unknown), (vec![known.to_owned()], None), "{prompt}");
@@ -403,6 +425,9 @@ mod tests {
             "improve my writing skills",
             "which tool searches?",
             "use the skill, please",
+            "use the skill the way you did",
+            "run the tool here",
+            "@here look at this",
         ] {
             assert_eq!(names(prompt, &Documents).unwrap(), Names::default(), "{prompt}");
         }
