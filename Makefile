@@ -120,6 +120,7 @@ lint: lint-rust lint-python ## formatting, lints and types, Rust and Python
 lint-rust:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --quiet -- --deny warnings
+	cargo check --quiet --locked --manifest-path rust/fuzz/Cargo.toml --target-dir target
 
 .PHONY: lint-python
 lint-python: install
