@@ -655,5 +655,16 @@ def test_interrupted_indexing_goes_on_where_it_stopped(
         documents, file, progress=lambda *counts: done.append(counts), **options
     )
     assert embedded == [document.text for document in documents]
-    assert built.fingerprint == Index.build(documents, embedder=WordEmbedder()).fingerprint
+    whole = Index.build(documents, embedder=WordEmbedder())
+    other = tmp_path / "other"
+    other.write_text("of the user")
+    (tmp_path / "link").symlink_to(other)
+    (tmp_path / "folder").mkdir()
+    for name in ("other", "link", "folder", "missing/file"):
+        embedded.clear()
+        in_spite = index_module.build_in_blocks(
+            documents, tmp_path / name, progress=lambda *_: None, **options
+        )
+        assert (in_spite.fingerprint, other.read_text()) == (whole.fingerprint, "of the user")
+    assert built.fingerprint == whole.fingerprint
     assert done[-1] == (5, 5)

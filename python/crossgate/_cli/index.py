@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from time import perf_counter
@@ -12,6 +13,7 @@ from crossgate._cli import DONE
 from crossgate._cli.input import document_arguments, documents_of, index_of
 from crossgate._cli.output import json_option, say, say_left_out, say_skipped, show, show_json, size
 from crossgate._support.errors import IndexFileError
+from crossgate._support.files import is_free_for_index
 from crossgate._support.progress import progress
 from crossgate._support.wording import counted
 
@@ -64,7 +66,9 @@ def run(options: argparse.Namespace) -> int:
         for unknown in teach_examples(built, examples):
             say(f"{examples}: no document has the id {unknown!r}: its examples wait")
         built.save(output)
-    unfinished.unlink(missing_ok=True)
+    if is_free_for_index(unfinished):
+        with suppress(OSError):
+            unfinished.unlink(missing_ok=True)
     seconds = perf_counter() - start
     skipped = sum(not problem.renamed for problem in loaded.problems)
     if options.json:

@@ -7,6 +7,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields, replace
 from functools import lru_cache, partial
 from itertools import islice
@@ -34,7 +35,12 @@ from crossgate._support.checks import (
     safe_repr,
 )
 from crossgate._support.errors import IndexFileError, InputError, ModelError
-from crossgate._support.files import check_source, check_target, remove_leftovers
+from crossgate._support.files import (
+    check_source,
+    check_target,
+    is_free_for_index,
+    remove_leftovers,
+)
 from crossgate._support.wording import counted, type_of
 from crossgate._values.inputs import ID_FIELDS, candidate
 from crossgate._values.results import Candidate, Document, Vector, content
@@ -875,7 +881,8 @@ def build_in_blocks(
     Args:
         documents: As for `Index.build`.
         unfinished: File of the documents that were embedded so far, written between two blocks;
-            it stays after an interruption, and the caller removes it.
+            it stays after an interruption, and the caller removes it. It is not used if something
+            else has this path, since no user named it.
         embedder: As for `Index.build`.
         language: As for `Index.build`.
         reuse: As for `Index.build`.
@@ -887,7 +894,7 @@ def build_in_blocks(
     built = Index(_core.Index(language, identity, dimension), maker)
     known = [
         other
-        for other in (reuse, _readable(unfinished))
+        for other in (reuse, _readable(unfinished) if is_free_for_index(unfinished) else None)
         if other is not None and maker is not None and other.embedder == identity
     ]
     saved = monotonic()
@@ -904,8 +911,10 @@ def build_in_blocks(
 
         built._upsert(block, vectors, hints, report)
         if dimension and len(built) < len(documents) and monotonic() - saved > _SAVED_EVERY:
-            built.save(unfinished)
             saved = monotonic()
+            if is_free_for_index(unfinished):
+                with suppress(IndexFileError):  # the disk may have room for the whole index later
+                    built.save(unfinished)
     return built
 
 

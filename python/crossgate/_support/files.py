@@ -180,6 +180,14 @@ def _is_running(process: int) -> bool:
     return True
 
 
+def is_free_for_index(path: Path) -> bool:
+    """Return whether nothing has a path, or an index; a link is neither, wherever it leads."""
+    try:
+        return not path.is_symlink() and _is_index(str(path))
+    except OSError as error:
+        return isinstance(error, FileNotFoundError)
+
+
 def _is_index(path: str) -> bool:
     """Return whether a file is empty or begins like an index."""
     with open_source(path) as stream:
