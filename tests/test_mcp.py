@@ -346,6 +346,36 @@ def test_skills_are_served_and_read_over_mcp(tmp_path: Path) -> None:
     assert {"csv-cleaner", "chart", "find_skill"} < set(Index.open(again).ids)
 
 
+def test_a_page_of_skills_ends_in_time_and_the_next_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mcp.types import PaginatedRequestParams
+
+    from crossgate._agents.mcp import served_skills
+
+    for number in range(3):
+        folder = tmp_path / f"skill-{number}"
+        folder.mkdir()
+        text = f"---\nname: skill-{number}\ndescription: Work with tables.\n---\nBody\n"
+        (folder / "SKILL.md").write_text(text)
+    assert run("index", str(tmp_path), "-o", str(tmp_path / "skills.cgx")).returncode == 0
+    index = Index.open(tmp_path / "skills.cgx")
+    served = served_skills.ServedSkills(lambda: index)
+
+    def pages() -> list[int]:
+        sizes, cursor = [], None
+        while not sizes or cursor:
+            params = PaginatedRequestParams(cursor=cursor)
+            page = anyio.run(served._list, None, params)
+            sizes.append(len(page.skills))
+            cursor = page.next_cursor
+        return sizes
+
+    assert pages() == [3]
+    monkeypatch.setattr(served_skills, "_PAGE_SECONDS", -1.0)
+    assert pages() == [1, 1, 1]
+
+
 def test_skills_of_a_server_are_indexed_by_their_entries(tmp_path: Path) -> None:
     index = tmp_path / "served.cgx"
     done = run(

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote
 
@@ -40,6 +41,8 @@ _NAME = re.compile(r"(?=.{1,64}\Z)[a-z0-9]+(?:-[a-z0-9]+)*")
 _DESCRIPTION_CHARS = 1_024
 _FILES, _BYTES = 512, 16 * 1024 * 1024  # the limits of the extension
 _PAGE = 100
+_PAGE_SECONDS = 1.0
+"""A page also ends after this time, since all files of its skills are read."""
 
 
 class _ListResult(PaginatedResult, CacheableResult):
@@ -101,15 +104,21 @@ class ServedSkills(Extension):
             raise mcp.MCPError(INVALID_PARAMS, f"no page begins at the cursor {cursor[:40]!r}")
         start = int(cursor)
 
-        def page() -> tuple[list[dict[str, Any]], int]:
+        def page() -> tuple[list[dict[str, Any]], int | None]:
             index = self._opened()
-            entries = (_entry(index[id]) for id in index.ids[start : start + _PAGE])
-            return [entry for entry in entries if entry], len(index)
+            entries: list[dict[str, Any]] = []
+            until, following = monotonic() + _PAGE_SECONDS, start
+            for id in index.ids[start : start + _PAGE]:
+                following += 1
+                if entry := _entry(index[id]):
+                    entries.append(entry)
+                if monotonic() > until:
+                    break
+            return entries, following if following < len(index) else None
 
-        entries, count = await anyio.to_thread.run_sync(page)
-        following = start + _PAGE
+        entries, following = await anyio.to_thread.run_sync(page)
         return _ListResult(
-            skills=entries, next_cursor=str(following) if following < count else None
+            skills=entries, next_cursor=None if following is None else str(following)
         )
 
     async def _get(self, _context: Any, params: _GetParams) -> _GetResult:
