@@ -32,7 +32,7 @@ class Page:
     """One page of the browser.
 
     Attributes:
-        said: Texts of the console and of refusals by the security policy.
+        said: Texts of the console and of refusals by the security policy, since the last `open`.
     """
 
     def __init__(self, to: int, back: int) -> None:
@@ -101,6 +101,7 @@ class Page:
         )
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         self.send("Emulation.setEmulatedMedia", features=features)
+        self.said.clear()
         self.send("Page.navigate", url=url)
         self.wait(f"document.readyState === 'complete' && location.href.startsWith({url!r})")
 
