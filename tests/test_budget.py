@@ -5,13 +5,16 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+import crossgate._core as _core
 from conftest import WordEmbedder
 from crossgate import Context, Document, Index, Profile, Router, RouteResult, rerank
-from crossgate._decision import rerank_candidates, router
+from crossgate._decision import plain_names, rerank_candidates, router
+from crossgate._reranking.contract import OutOfTime
 from crossgate._retrieval import spelling
 from crossgate.rerankers import Deadline
 
@@ -84,6 +87,33 @@ def test_each_step_is_cut_when_the_budget_ends_and_is_named(
             break
     assert seen == set(steps)
     assert values(result) == whole
+
+
+def test_names_are_told_from_words_until_the_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = {"cancel": "Stops the job of an agent.", "gym": "w " * 30_000, "member": "Lists users."}
+    documents = [Document(id=id, title=id, text=text) for id, text in texts.items()]
+    query, left = "cancel my gym membership", 3
+    analysed: list[int] = []
+
+    def check() -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise OutOfTime
+
+    def analyze(text: str, language: str) -> list[str]:
+        analysed.append(len(text))
+        return _core.analyze(text, language)
+
+    index = Index.build(documents, embedder=WordEmbedder())
+    found = index.search(query)
+    core = SimpleNamespace(**{**vars(_core), "analyze": analyze})
+    monkeypatch.setattr(plain_names, "_core", core)
+    embed = WordEmbedder().embed
+    arguments = found.scored, found.documents, query, "english", embed, Profile()
+    with pytest.raises(OutOfTime):
+        plain_names.with_plain_names(*arguments, check)  # after three candidates
+    assert max(analysed) < 1_000  # the text of 60,000 characters describes no skill
 
 
 def test_words_that_nobody_misspells_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:

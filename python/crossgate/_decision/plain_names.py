@@ -37,6 +37,7 @@ def with_plain_names(
     language: str,
     embed: Callable[[Sequence[str]], Sequence[Vector]],
     profile: _core.Profile,
+    check: Callable[[], None],
 ) -> list[_core.Scored]:
     """Return the candidates with the evidence `plain_name`, best first.
 
@@ -47,18 +48,21 @@ def with_plain_names(
         language: Language of the index.
         embed: Embeds texts.
         profile: The profile.
+        check: Raises when time runs out.
     """
     families = Counter(_first_part(document) for document in documents.values())
     pairs: dict[str, tuple[str, str]] = {}
     for found in scored[:_JUDGED]:
         if found.is_named or found.cosine is None or found.evidence.example:
             continue
+        check()
         document = documents[found.id]
         is_family = families[_first_part(document)] >= _FAMILY
         if pair := _without_name(query, document, language, is_family=is_family):
             pairs[found.id] = pair
     if not pairs:
         return scored
+    check()
     texts = [*dict.fromkeys(text for pair in pairs.values() for text in pair)]
     vectors = dict(zip(texts, embed(texts), strict=True))
     values = {}
@@ -99,14 +103,16 @@ def _without_name(
     title = document.title or document.id
     called = _PART.split(title, maxsplit=1)[-1] if is_family else title
     # Few prompts have the start of the name, and the others need no analysis.
-    if called[:_START].lower() not in query.lower() or "read_only" in document.metadata:
+    is_tool = "read_only" in document.metadata
+    if called[:_START].lower() not in query.lower() or is_tool:
+        return None
+    if not document.is_read_as_description():  # a text of any length
         return None
     name, asked = terms(called), terms(query)
     if len(name) > _LONGEST_NAME or not name & asked:
         return None
     shared = (asked & terms(document.content)) - name
-    is_about_more = _information(shared) >= _INFORMATION or not _information(asked - name)
-    if is_about_more or not document.is_read_as_description():
+    if _information(shared) >= _INFORMATION or not _information(asked - name):
         return None
     left, described = (
         " ".join(word for word in text.split() if not name & terms(word))

@@ -277,7 +277,15 @@ def search_index(
         documents, before = candidates.documents, scored
         try:
             scored = steps.run(
-                lambda: with_plain_names(before, documents, query, index.language, embed, profile),
+                lambda: with_plain_names(
+                    before,
+                    documents,
+                    query,
+                    index.language,
+                    embed,
+                    profile,
+                    steps.deadline.check,
+                ),
                 before,
                 "tell names from ordinary words",
             )
