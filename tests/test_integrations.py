@@ -364,8 +364,9 @@ def test_langchain_tool_selector() -> None:
             answer = asyncio.run(agent.ainvoke(asked)) if run else agent.invoke(asked)
             assert answer["messages"][-1].text == "done"
             assert seen.pop() == names
-            image: Any = [("user", [{"type": "image", "url": "https://example.com/a.png"}])]
-            for unread in (image, [("user", "\0")]):
+            image = {"type": "image", "url": "https://example.com/a.png"}
+            unread: Any
+            for unread in ([("user", [image])], [("user", "\0")]):
                 model = Model(messages=iter([AIMessage("done")]))
                 create_agent(model, tools=given, middleware=[selector]).invoke({"messages": unread})
                 assert len(seen.pop()) == len(given)

@@ -363,7 +363,8 @@ def test_a_page_of_skills_ends_in_time_and_the_next_goes_on(
     served = served_skills.ServedSkills(lambda: index)
 
     def pages() -> list[int]:
-        sizes, cursor = [], None
+        sizes: list[int] = []
+        cursor = None
         while not sizes or cursor:
             params = PaginatedRequestParams(cursor=cursor)
             page = anyio.run(served._list, None, params)
