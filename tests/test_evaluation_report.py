@@ -22,7 +22,7 @@ from beir_folder import write_beir
 from browser import CHROMIUM, browser
 from conftest import golden, refused
 from crossgate import Policy, Profile, RouteResult
-from crossgate._cli import evaluate, run
+from crossgate._cli import evaluate, parser_of, run
 from crossgate._cli.labelled import dump
 from crossgate._core import (
     Answer,
@@ -794,9 +794,8 @@ def test_file_that_is_not_a_report_is_refused(tmp_path: Path) -> None:
 
 def options(*dataset: object, **given: Any) -> argparse.Namespace:
     """Return the options of the command with their defaults."""
-    parser = argparse.ArgumentParser()
-    evaluate.arguments(parser)
-    return argparse.Namespace(**(vars(parser.parse_args(list(map(str, dataset)))) | given))
+    parsed = parser_of("eval").parse_args(["eval", *map(str, dataset)])
+    return argparse.Namespace(**(vars(parsed) | given))
 
 
 def test_command_measures_stores_and_reports_with_the_bundled_models(

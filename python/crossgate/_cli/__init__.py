@@ -1,10 +1,10 @@
 """The command line: results on stdout, everything else on stderr.
 
-Each command is a module of this package with the functions `arguments` and `run`; only the module
-of the requested command is imported. Exit codes: 0 something was selected or done, 1 nothing is
-relevant (for `eval compare`: a metric fell; for `calibrate`: no gate meets the objective; for
-`replay`: a decision differs; for `lint`: something was found), 2 usage or bad input, 3 failure,
-4 a hostile text (`lint`), 130 interrupted.
+Each command is a module of this package with a function `run`, and `arguments` if it has any; only
+the module of the requested command is imported. Exit codes: 0 something was selected or done, 1
+nothing is relevant (for `eval compare`: a metric fell; for `calibrate`: no gate meets the
+objective; for `replay`: a decision differs; for `lint`: something was found), 2 usage or bad input,
+3 failure, 4 a hostile text (`lint`), 130 interrupted.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ COMMANDS = {
 }
 
 _MODULES = {"eval": "evaluate"}
+_WITHOUT_JSON = ("completion", "mcp")
 
 _OBJECTS_PER_COLLECTION = 50_000  # Python's default is 700 to 2,000
 
@@ -182,6 +183,7 @@ def parser_of(asked: str | None, *, alone: bool = False) -> argparse.ArgumentPar
     import argparse
     from importlib import import_module
 
+    from crossgate._cli.output import json_option
     from crossgate._core import __version__
 
     parser = argparse.ArgumentParser(
@@ -198,5 +200,10 @@ def parser_of(asked: str | None, *, alone: bool = False) -> argparse.ArgumentPar
         made = commands.add_parser(name, help=text, description=description)
         if asked in (name, None):
             module = import_module(f"crossgate._cli.{_MODULES.get(name, name)}")
-            module.arguments(made)
+            if hasattr(module, "run"):  # not a family of commands
+                made.set_defaults(run=module.run)
+                if name not in _WITHOUT_JSON:
+                    json_option(made)
+            if hasattr(module, "arguments"):
+                module.arguments(made)
     return parser

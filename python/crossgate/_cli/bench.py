@@ -9,7 +9,7 @@ import argparse
 
 from crossgate._cli import DONE
 from crossgate._cli.input import at_least
-from crossgate._cli.output import json_option, say, show, show_json
+from crossgate._cli.output import say, show, show_json
 from crossgate._support.wording import counted
 
 SCHEMA = "crossgate-bench/2"
@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
     from crossgate._cli.measurements import SECTIONS, Settings, table
-    from crossgate._evaluation.collecting import describe_machine, describe_versions
+    from crossgate._evaluation.stored_runs import describe_machine, describe_versions
 
     settings = Settings(repetitions=options.repetitions, sizes=options.sizes)
     machine, versions = describe_machine(), describe_versions()

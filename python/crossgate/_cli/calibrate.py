@@ -20,7 +20,7 @@ from crossgate._cli.labelled import (
     takes_background,
     write_page,
 )
-from crossgate._cli.output import json_option, say_skipped, show
+from crossgate._cli.output import say_skipped, show
 from crossgate._support.errors import CalibrationError, InputError
 from crossgate._support.extras import package
 from crossgate._support.wording import counted
@@ -40,12 +40,10 @@ BACKGROUND_RATE = 0.05
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.set_defaults(run=run)
     parser.usage = (
         "crossgate calibrate [OPTION...] DOCUMENTS LABELS... | DATASET... | --from-log LOG "
         "-o PROFILE"
     )
-    json_option(parser)
     labels = parser.add_mutually_exclusive_group(required=True)
     labels.add_argument(
         "dataset",

@@ -12,7 +12,6 @@ _FILES = {"DATASET", "FILE", "FOLDER", "LOG", "PROFILE", "SOURCE"}
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.set_defaults(run=run)
     parser.add_argument("shell", choices=["bash", "zsh", "tcsh"])
 
 

@@ -6,7 +6,7 @@ import argparse
 
 from crossgate._cli import DONE
 from crossgate._cli.decision_output import why
-from crossgate._cli.output import json_option, paint, show, show_json
+from crossgate._cli.output import paint, show, show_json
 from crossgate._support.progress import progress
 from crossgate._support.wording import counted, share_of
 from crossgate._values.results import Document
@@ -48,12 +48,6 @@ PROMPTS = (
     "write up the incidents as slides",
     "what time is the meeting tomorrow",
 )
-
-
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
-    parser.set_defaults(run=run)
-    json_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from crossgate._agents.hook.agents import AGENTS, Agent
 from crossgate._cli import DONE, FAILURE
-from crossgate._cli.output import json_option, show, show_json
+from crossgate._cli.output import show, show_json
 from crossgate._core import __version__
 from crossgate._reranking import plugins
 from crossgate._reranking.providers import TIERS, Tier
@@ -26,12 +26,6 @@ Check = dict[str, str]
 
 
 _MARKS = {"ok": "ok    ", "off": "off   ", "broken": "BROKEN"}
-
-
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
-    parser.set_defaults(run=run)
-    json_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:

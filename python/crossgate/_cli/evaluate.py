@@ -19,7 +19,7 @@ from crossgate._cli.labelled import (
     subjects_of,
     write_page,
 )
-from crossgate._cli.output import json_option, say, show
+from crossgate._cli.output import say, show
 from crossgate._reranking.providers import PROVIDERS
 from crossgate._support.errors import InputError
 from crossgate._support.wording import counted, share_of
@@ -34,12 +34,10 @@ FAILED = 1
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.set_defaults(run=run)
     parser.usage = (
         "crossgate eval [OPTION...] DOCUMENTS LABELS... | DATASET... | "
         "compare BEFORE.json AFTER.json"
     )
-    json_option(parser)
     parser.add_argument(
         "dataset",
         metavar="DATASET",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from crossgate._cli import DONE
 from crossgate._cli.decision_output import LOG_VARIABLE, log_path
-from crossgate._cli.output import json_option, show, show_json
+from crossgate._cli.output import show, show_json
 from crossgate._cli.teach import lines_of_lesson
 from crossgate._support.errors import InputError, SourceError
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.set_defaults(run=run)
-    json_option(parser)
     parser.add_argument(
         "judgement",
         choices=["right", "wrong", "used"],

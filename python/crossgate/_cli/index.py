@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from crossgate._cli import DONE
 from crossgate._cli.input import document_arguments, documents_of, index_of
-from crossgate._cli.output import json_option, say, say_left_out, say_skipped, show, show_json, size
+from crossgate._cli.output import say, say_left_out, say_skipped, show, show_json, size
 from crossgate._support.errors import IndexFileError
 from crossgate._support.files import is_free_for_index
 from crossgate._support.progress import progress
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.set_defaults(run=run)
-    json_option(parser)
     document_arguments(parser, sources="*")
     parser.add_argument(
         "--mcp",

@@ -11,7 +11,6 @@ from crossgate._cli import DONE
 from crossgate._cli.input import at_least, document_arguments, documents_of, index_of
 from crossgate._cli.output import (
     WIDTH,
-    json_option,
     paint,
     plain,
     say,
@@ -51,8 +50,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     from crossgate._lint.library import SEVERITIES
 
-    parser.set_defaults(run=run)
-    json_option(parser)
     document_arguments(parser)
     parser.add_argument(
         "--fail-on",

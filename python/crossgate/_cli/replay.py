@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from crossgate._cli import BAD_INPUT, DONE
-from crossgate._cli.output import WIDTH, json_option, plain, say, show, show_json
+from crossgate._cli.output import WIDTH, plain, say, show, show_json
 from crossgate._decision.log_replay import Difference, check_decision
 from crossgate._support.progress import progress
 from crossgate._support.sanitize import fit
@@ -30,8 +30,6 @@ _PROBLEMS_SHOWN = 5
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.set_defaults(run=run)
-    json_option(parser)
     parser.add_argument("log", metavar="LOG", help="file written by --log")
 
 

@@ -11,13 +11,10 @@ from crossgate._cli.decision_output import (
     show_decision,
 )
 from crossgate._cli.input import text_of
-from crossgate._cli.output import json_option
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.set_defaults(run=run)
-    json_option(parser)
     parser.add_argument("query", metavar="QUERY", help="the query")
     parser.add_argument(
         "candidates",

@@ -17,7 +17,7 @@ from crossgate._cli.decision_output import (
     show_decision,
 )
 from crossgate._cli.input import text_of
-from crossgate._cli.output import WIDTH, json_option, paint, plain, say, show, show_json
+from crossgate._cli.output import WIDTH, paint, plain, say, show, show_json
 from crossgate._support.checks import MAX_QUERY_CHARACTERS, check_text
 from crossgate._support.errors import InputError
 from crossgate._support.wording import counted, did_you_mean
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.set_defaults(run=run)
-    json_option(parser)
     parser.add_argument("query", metavar="QUERY", help="the query, or - to read it from stdin")
     parser.add_argument("-i", "--index", metavar="FILE", required=True, help="index file")
     parser.add_argument(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from crossgate._agents.hook.agents import AGENTS, Agent
 from crossgate._cli import DONE, NOTHING_RELEVANT
-from crossgate._cli.output import json_option, plain, say, show, show_json
+from crossgate._cli.output import plain, say, show, show_json
 from crossgate._cli.usage import read_all_turns
 from crossgate._support.errors import InputError, SourceError
 from crossgate._support.sanitize import fit
@@ -26,9 +26,7 @@ _NAME_WIDTH = 44
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.set_defaults(run=run)
     parser.usage = "crossgate skills [OPTION...] [list | park NAME... | unpark NAME...]"
-    json_option(parser)
     parser.add_argument(
         "action",
         nargs="?",

@@ -10,7 +10,7 @@ from typing import Any
 from crossgate._agents.hook.agents import AGENTS
 from crossgate._cli import DONE
 from crossgate._cli.input import model_or_none, text_of
-from crossgate._cli.output import json_option, plain, show, show_json
+from crossgate._cli.output import plain, show, show_json
 from crossgate._support.progress import progress
 from crossgate._support.sanitize import fit
 from crossgate._support.wording import share_of
@@ -20,8 +20,6 @@ _SHOWN = 5
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.set_defaults(run=run)
-    json_option(parser)
     parser.add_argument("prompt", metavar="PROMPT", help="the prompt, or - to read it from stdin")
     which = parser.add_mutually_exclusive_group()
     which.add_argument(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from crossgate._cli import DONE, NOTHING_RELEVANT
 from crossgate._cli.decision_output import LOG_VARIABLE, log_path
-from crossgate._cli.output import json_option, plain, say, show, show_json
+from crossgate._cli.output import plain, say, show, show_json
 from crossgate._support.errors import InputError, SourceError
 from crossgate._support.sanitize import fit
 from crossgate._support.wording import counted
@@ -25,8 +25,6 @@ _PROMPT_WIDTH = 100
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.set_defaults(run=run)
-    json_option(parser)
     parser.add_argument(
         "--transcripts",
         metavar="FOLDER",
