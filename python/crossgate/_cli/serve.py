@@ -9,15 +9,15 @@ import ipaddress
 import os
 import signal
 import socket
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crossgate._cli import DONE
 from crossgate._cli.input import model_or_none
-from crossgate._cli.output import json_option, say, show_json
+from crossgate._cli.output import say, show_json
 from crossgate._support.errors import InputError
+from crossgate._support.files import file_lock
 
 if TYPE_CHECKING:
     from crossgate._telemetry.log import JsonLinesLog
@@ -31,8 +31,6 @@ _LOCK_SECONDS = 5.0  # a server holds the lock for milliseconds
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.set_defaults(run=run)
-    json_option(parser)
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--port", type=int, default=8787, help="0 for any (default: 8787)")
     where.add_argument("--unix", metavar="FILE", help="a unix socket instead, for this user alone")
@@ -265,29 +263,13 @@ def _refuse_unless_dead(path: str) -> None:
 
 @contextlib.contextmanager
 def _locked(path: str) -> Iterator[None]:
-    """Hold the lock of a socket's lock file.
-
-    The file stays: if it were removed, two servers could hold locks on two files of one name.
-
-    Raises:
-        OSError: If the file cannot be opened, or if another process does not release the lock.
-    """
-    import fcntl  # missing on Windows, like unix sockets
-
-    handle = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    try:
-        until = time.monotonic() + _LOCK_SECONDS
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > until:
-                    raise OSError(f"another process holds the lock of {path}.lock") from None
-                time.sleep(0.005)
+    """Hold the lock of a socket; OSError if another process does not release it."""
+    if not os.path.isdir(os.path.dirname(path) or "."):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    with file_lock(Path(f"{path}.lock"), seconds=_LOCK_SECONDS) as free:
+        if not free:
+            raise OSError(f"another process holds the lock of {path}.lock")
         yield
-    finally:
-        os.close(handle)
 
 
 def _identity(path: str) -> tuple[int, int, int] | None:
