@@ -7,7 +7,6 @@ run, and of every profile that is fitted on it, describe how far the labels reac
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -19,9 +18,8 @@ from typing import Any
 
 import crossgate._core as _core
 from crossgate._core import Profile
-from crossgate._evaluation.collecting import describe_machine, describe_versions
 from crossgate._evaluation.labels import ProblemLog
-from crossgate._evaluation.stored_runs import Run, RunHeader, StoredQuery
+from crossgate._evaluation.stored_runs import Run, RunHeader, StoredQuery, fingerprint_of
 from crossgate._reranking.contract import PairScore
 from crossgate._sources.reading import Problem
 from crossgate._support.errors import CalibrationError, CrossgateError
@@ -200,7 +198,7 @@ def run_from_log(
         dataset=Path(path).name,
         split="used",
         corpus="",
-        labels=_fingerprint(queries),
+        labels=fingerprint_of((query.text, query.relevant) for query in queries),
         documents=len({scores.id for decision in decisions.values() for scores in decision.scored}),
         skipped=len(problems.problems),
         notes=tuple(notes),
@@ -209,8 +207,6 @@ def run_from_log(
         reranker=models.reranker,
         profile=kept[-1].decision.profile,
         seed=0,
-        machine=describe_machine(),
-        versions=describe_versions(),
         date=kept[-1].decision.time.isoformat(timespec="seconds"),
     )
     return LoggedRun(run=Run(header=header, queries=queries), problems=tuple(problems.problems))
@@ -317,8 +313,3 @@ def _because(left_out: Sequence[str]) -> str:
 
 def _share(part: int, whole: int) -> str:
     return f"{part} of {whole} ({part / whole:.0%})"
-
-
-def _fingerprint(queries: Sequence[StoredQuery]) -> str:
-    rows = sorted(json.dumps([query.text, sorted(query.relevant)]) for query in queries)
-    return hashlib.sha256("\n".join(rows).encode()).hexdigest()

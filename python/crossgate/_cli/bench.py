@@ -21,8 +21,6 @@ _SECTIONS = (*_DEFAULT, "growth")
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.set_defaults(run=run)
-    json_option(parser)
     parser.add_argument(
         "sections",
         nargs="*",

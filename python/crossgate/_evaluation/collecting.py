@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import os
-import platform
 import random
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import crossgate._core as _core
-from crossgate._core import Policy, Profile, Scored
+from crossgate._core import Policy, Profile
 from crossgate._decision.cascade import sources_of
 from crossgate._decision.rerank_candidates import rerank
 from crossgate._decision.router import Router
@@ -28,6 +25,7 @@ from crossgate._evaluation.stored_runs import (
     Run,
     RunHeader,
     StoredQuery,
+    fingerprint_of,
     policy_of,
     profile_of,
     read_run,
@@ -49,38 +47,6 @@ from crossgate._support.progress import in_progress, progress
 from crossgate._values.inputs import candidate, read_prompt
 from crossgate._values.profile_files import PASSAGE_PROFILE, as_profile
 from crossgate._values.results import Candidate, Passage, RouteResult
-
-_PACKAGES = ("crossgate", "onnxruntime", "tokenizers", "numpy")
-
-
-def describe_machine() -> dict[str, str | int]:
-    """Return processor, number of cores and system."""
-    return {
-        "processor": _processor(),
-        "cores": os.cpu_count() or 1,
-        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
-    }
-
-
-def describe_versions(*others: str) -> dict[str, str]:
-    """Return the versions of Python and of the packages that a figure depends on."""
-    versions = {"python": platform.python_version()}
-    for name in dict.fromkeys((*_PACKAGES, *others)):
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:
-            versions[name] = "none"
-    return versions
-
-
-def _processor() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:  # not Linux
-        pass
-    return platform.processor() or platform.machine() or "unknown"
 
 
 class UnreadPairs(Mapping[str, PairScore]):
@@ -262,7 +228,9 @@ class _Measured:
         if self.reranker is None or not candidates:
             return {}
         passages = [
-            Passage(id=scores.id, text=_readable(self.index, scores)) for scores in candidates
+            Passage(id=scores.id, text=readable(document, scores.passage))
+            for scores in candidates
+            if (document := self.index.get(scores.id))
         ]
         searched = read_prompt(query).searched
         read = self.reranker.score(searched, passages, deadline=NO_DEADLINE)
@@ -325,9 +293,6 @@ def _measured(
         profile=gated.profile,
         policy=gated.policy,
         seed=seed,
-        machine=describe_machine(),
-        versions=describe_versions(),
-        date=datetime.now(UTC).isoformat(timespec="seconds"),
     )
     return _Measured(dataset, index, routers, stage2, header)
 
@@ -369,8 +334,8 @@ def _route(
                 results[mode] = results["gated"]
         elif mode in routers:
             results[mode] = _result(routers[mode], query)
-    richest = next(results[mode] for mode in _RICHEST if mode in results)
-    scored = tuple(_scored(richest))
+    richest = _richest(results)
+    scored = [*_scored(richest)]
     pairs = _pairs(results.get("always", results.get("gated")))
     if complete and "always" in results and pairs:
         unread = [scores for scores in scored if scores.id not in pairs]
@@ -384,6 +349,32 @@ def _route(
         repeated = (second.timings["total"], second.ids == gated.ids)
     passages = {scores.id: scores.passage for scores in scored}
     quoted = [*query.relevant, *(hit.id for result in results.values() for hit in result.hits[:1])]
+    notes = (note.code for result in results.values() for note in result.degraded)
+    return _stored(
+        query,
+        results,
+        reweighed=_reweighed(searched, index, scored, richest.trace["profile"]["blend"]),
+        pairs=pairs,
+        remote_pairs=_pairs(results.get("remote")),
+        decision=decision,
+        repeated=repeated,
+        sources=sources_of(
+            {hit.id: hit.document for hit in richest.hits}, richest.trace["policy"]["source_type"]
+        ),
+        excerpts={id: _excerpt(index, id, passages.get(id)) for id in quoted},
+        lengths={
+            scores.id: len(document.content) if (document := index.get(scores.id)) else 0
+            for scores in scored
+        },
+        degraded=tuple(code for code in dict.fromkeys(notes) if code not in _STATED),
+    )
+
+
+def _stored(
+    query: LabelledQuery, results: Mapping[Mode, RouteResult], **values: Any
+) -> StoredQuery:
+    """Return a query with what its richest result says of its candidates."""
+    richest = _richest(results)
     return StoredQuery(
         id=query.id,
         text=query.text,
@@ -391,27 +382,16 @@ def _route(
         mentions_name=query.mentions_name,
         relevant=query.relevant,
         wrong=query.wrong,
-        scored=scored,
-        reweighed=_reweighed(searched, index, scored, richest.trace["profile"]["blend"]),
-        pairs=pairs,
-        remote_pairs=_pairs(results.get("remote")),
+        scored=tuple(_scored(richest)),
         signals=richest.trace["gate"]["signals"],
         held_back=tuple(name for name in HOLD_BACK if richest.trace["request"].get(name)),
-        decision=decision,
         milliseconds={mode: dict(result.timings) for mode, result in results.items()},
-        repeated=repeated,
-        sources=_sources(richest),
-        excerpts={id: _excerpt(index, id, passages.get(id)) for id in quoted},
-        lengths={scores.id: _length(index, scores.id) for scores in scored},
-        degraded=tuple(
-            dict.fromkeys(
-                note.code
-                for result in results.values()
-                for note in result.degraded
-                if note.code not in _STATED
-            )
-        ),
+        **values,
     )
+
+
+def _richest(results: Mapping[Mode, RouteResult]) -> RouteResult:
+    return next(results[mode] for mode in _RICHEST if mode in results)
 
 
 def _result(router: Router, query: LabelledQuery) -> RouteResult:
@@ -433,11 +413,6 @@ def _scored(result: RouteResult) -> Iterator[_core.Scored]:
     yield from map(_core.Scored.from_dict, result.trace["stage1"])
 
 
-def _sources(result: RouteResult) -> dict[str, str]:
-    documents = {hit.id: hit.document for hit in result.hits}
-    return sources_of(documents, result.trace["policy"]["source_type"])
-
-
 def _reweighed(
     query: str, index: Index, scored: Sequence[_core.Scored], blend: Mapping[str, float]
 ) -> dict[float, dict[str, float]]:
@@ -453,16 +428,6 @@ def _reweighed(
         )
         reweighed[weight] = {scores.id: scores.bm25 for scores in again.scored}
     return reweighed
-
-
-def _readable(index: Index, scores: _core.Scored) -> str:
-    document = index.get(scores.id)
-    return "" if document is None else readable(document, scores.passage)
-
-
-def _length(index: Index, id: str) -> int:
-    document = index.get(id)
-    return 0 if document is None else len(document.content)
 
 
 def _excerpt(index: Index, id: str, passage: _core.Span | None) -> str:
@@ -482,13 +447,7 @@ RETRIEVER = "retriever"
 _NAMED = ("query", "candidates", "relevant")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _CandidateRow:
-    line: int
-    query: str
-    kind: str
-    relevant: Mapping[str, int]
-    candidates: tuple[Candidate, ...]
+_CandidateRow = tuple[LabelledQuery, tuple[Candidate, ...]]
 
 
 def is_candidates(path: str | PathLike[str]) -> bool:
@@ -551,8 +510,8 @@ def measure_candidates(
         dataset=path.stem,
         split="candidates",
         corpus="",
-        labels=_fingerprint(rows),
-        documents=len({entry.id for row in rows for entry in row.candidates}),
+        labels=fingerprint_of((query.text, query.relevant) for query, _ in rows),
+        documents=len({entry.id for _, listed in rows for entry in listed}),
         skipped=len(log.problems),
         notes=(
             "the candidates are those of another retriever: a document that it did not find counts "
@@ -561,12 +520,8 @@ def measure_candidates(
         modes=("always",),
         embedder=embedder,
         reranker=model.identity,
-        profile=before.replace(pool=max(len(row.candidates) for row in rows)),
-        policy=Policy(),
+        profile=before.replace(pool=max(len(listed) for _, listed in rows)),
         seed=seed,
-        machine=describe_machine(),
-        versions=describe_versions(),
-        date=datetime.now(UTC).isoformat(timespec="seconds"),
     )
     write_run(output, header, _reranked(rows, model))
     return tuple(log.problems)
@@ -575,12 +530,12 @@ def measure_candidates(
 def _rows(path: Path, log: ProblemLog) -> Iterator[_CandidateRow]:
     for line, values in json_objects(path, log):
         try:
-            yield _row(line, values)
+            yield _row(str(line), values)
         except (Unusable, CrossgateError) as error:
             log.add(path, line, str(error))
 
 
-def _row(line: int, values: Mapping[str, Any]) -> _CandidateRow:
+def _row(id: str, values: Mapping[str, Any]) -> _CandidateRow:
     if any(name not in values for name in _NAMED):
         raise Unusable(f"must be a JSON object with {', '.join(_NAMED)}")
     query, listed, relevant = (values[name] for name in _NAMED)
@@ -604,40 +559,21 @@ def _row(line: int, values: Mapping[str, Any]) -> _CandidateRow:
     if not isinstance(kind, str):
         raise Unusable("the kind is not text")
     labels = dict.fromkeys(relevant, 1)
-    return _CandidateRow(line=line, query=query, kind=kind, relevant=labels, candidates=candidates)
+    return LabelledQuery(id=id, text=query, kind=kind, relevant=labels), candidates
 
 
 def _reranked(rows: Sequence[_CandidateRow], reranker: Reranker) -> Iterator[StoredQuery]:
-    for row in in_progress(rows, "reranking"):
+    for query, candidates in in_progress(rows, "reranking"):
         # All are read, so that any pool and any gate can be fitted to the scores of stage 2.
-        everything = Profile(pool=len(row.candidates))
-        result = rerank(
-            row.query, row.candidates, profile=everything, reranker=reranker, limit=None
-        )
+        everything = Profile(pool=len(candidates))
+        result = rerank(query.text, candidates, profile=everything, reranker=reranker, limit=None)
         failed = next((note for note in result.degraded if note.code != "no_profile"), None)
         if failed is not None:
-            raise InputError("out_of_range", f"line {row.line} cannot be read: {failed.detail}")
-        trace = result.trace
-        yield StoredQuery(
-            id=str(row.line),
-            text=row.query,
-            kind=row.kind,
-            relevant=row.relevant,
-            scored=tuple(map(Scored.from_dict, trace["stage1"])),
-            pairs={
-                pair["id"]: PairScore(pair["score"], pair["truncated"]) for pair in trace["stage2"]
-            },
-            signals=trace["gate"]["signals"],
-            held_back=tuple(name for name in HOLD_BACK if trace["request"].get(name)),
-            milliseconds={"always": dict(result.timings)},
-            excerpts={hit.id: hit.document.text[:240] for hit in result.hits[:1]},
+            raise InputError("out_of_range", f"line {query.id} cannot be read: {failed.detail}")
+        yield _stored(
+            query,
+            {"always": result},
+            pairs=_pairs(result),
+            excerpts={hit.id: hit.document.text[:_EXCERPT] for hit in result.hits[:1]},
             lengths={hit.id: len(hit.document.content) for hit in result.hits},
         )
-
-
-def _fingerprint(rows: Sequence[_CandidateRow]) -> str:
-    import hashlib
-    import json
-
-    lines = sorted(json.dumps([row.query, sorted(row.relevant)]) for row in rows)
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()

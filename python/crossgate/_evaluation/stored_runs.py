@@ -16,10 +16,15 @@ guardrails. They differ only in the gate:
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import platform
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from datetime import UTC, datetime
 from functools import partial
+from importlib.metadata import PackageNotFoundError, version
 from itertools import takewhile
 from os import PathLike
 from pathlib import Path
@@ -52,6 +57,39 @@ MODES: tuple[Mode, ...] = ("never", "gated", "always")
 
 HOLD_BACK = ("names_unknown", "unreadable")
 """What keeps a request from any selection, whatever the scores."""
+
+
+_PACKAGES = ("crossgate", "onnxruntime", "tokenizers", "numpy")
+
+
+def describe_machine() -> dict[str, str | int]:
+    """Return processor, number of cores and system."""
+    return {
+        "processor": _processor(),
+        "cores": os.cpu_count() or 1,
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+    }
+
+
+def describe_versions(*others: str) -> dict[str, str]:
+    """Return the versions of Python and of the packages that a figure depends on."""
+    versions = {"python": platform.python_version()}
+    for name in dict.fromkeys((*_PACKAGES, *others)):
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            versions[name] = "none"
+    return versions
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:  # not Linux
+        pass
+    return platform.processor() or platform.machine() or "unknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,9 +130,9 @@ class RunHeader:
     profile: Profile
     policy: Policy = field(default_factory=Policy)
     seed: int
-    machine: Mapping[str, Any]
-    versions: Mapping[str, str]
-    date: str
+    machine: Mapping[str, Any] = field(default_factory=describe_machine)
+    versions: Mapping[str, str] = field(default_factory=describe_versions)
+    date: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +203,12 @@ class Run:
 
     header: RunHeader
     queries: tuple[StoredQuery, ...]
+
+
+def fingerprint_of(rows: Iterable[tuple[str, Iterable[str]]]) -> str:
+    """Return the hash of queries and the ids that fit each, whatever their order."""
+    lines = sorted(json.dumps([text, sorted(ids)]) for text, ids in rows)
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
 def write_run(path: Path, header: RunHeader, queries: Iterable[StoredQuery]) -> None:
@@ -244,52 +288,44 @@ def _header(values: dict[str, Any]) -> RunHeader:
     )
 
 
+_STORED_AS = {"scored": "stage1", "pairs": "stage2", "remote_pairs": "remote"}
+"""Names in the file of fields that have another name there."""
+_LATER = {"remote", "held_back", "sources", "lengths"}
+"""Names that runs of earlier releases lack."""
+
+
 def _query_values(query: StoredQuery) -> dict[str, Any]:
-    return {
-        "id": query.id,
-        "text": query.text,
-        "kind": query.kind,
-        "mentions_name": query.mentions_name,
-        "relevant": dict(query.relevant),
+    values = {
+        _STORED_AS.get(each.name, each.name): getattr(query, each.name) for each in fields(query)
+    }
+    return values | {
         "wrong": sorted(query.wrong),
         "stage1": [scores.to_dict() for scores in query.scored],
-        "reweighed": [[weight, dict(scores)] for weight, scores in query.reweighed.items()],
+        "reweighed": list(query.reweighed.items()),
         "stage2": _pair_values(query.pairs),
         "remote": _pair_values(query.remote_pairs),
-        "signals": None if query.signals is None else dict(query.signals),
-        "held_back": list(query.held_back),
-        "decision": None if query.decision is None else dict(query.decision),
-        "milliseconds": {mode: dict(steps) for mode, steps in query.milliseconds.items()},
-        "repeated": query.repeated,
-        "sources": dict(query.sources),
-        "excerpts": dict(query.excerpts),
-        "lengths": dict(query.lengths),
-        "degraded": list(query.degraded),
     }
 
 
 def _query(values: dict[str, Any]) -> StoredQuery:
-    repeated = values["repeated"]
+    stored = {each.name: _STORED_AS.get(each.name, each.name) for each in fields(StoredQuery)}
+    taken = {
+        name: values[key] for name, key in stored.items() if key not in _LATER or key in values
+    }
+    repeated = taken["repeated"]
     return StoredQuery(
-        id=values["id"],
-        text=values["text"],
-        kind=values["kind"],
-        mentions_name=values["mentions_name"],
-        relevant=values["relevant"],
-        wrong=frozenset(values["wrong"]),
-        scored=tuple(_scored(row) for row in values["stage1"]),
-        reweighed=_reweighed(values["reweighed"]),
-        pairs=_pairs(values["stage2"]),
-        remote_pairs=_pairs(values.get("remote", ())),
-        signals=_signals(values["signals"]),
-        held_back=_held_back(values.get("held_back", [])),
-        decision=values["decision"],
-        milliseconds=values["milliseconds"],
-        repeated=None if repeated is None else (repeated[0], repeated[1]),
-        sources=values.get("sources", {}),
-        excerpts=values["excerpts"],
-        lengths=values.get("lengths", {}),
-        degraded=tuple(values["degraded"]),
+        **taken
+        | {
+            "wrong": frozenset(taken["wrong"]),
+            "scored": tuple(map(_scored, taken["scored"])),
+            "reweighed": _reweighed(taken["reweighed"]),
+            "pairs": _pairs(taken["pairs"]),
+            "remote_pairs": _pairs(taken.get("remote_pairs", ())),
+            "signals": _signals(taken["signals"]),
+            "held_back": _held_back(taken.get("held_back", [])),
+            "repeated": None if repeated is None else (repeated[0], repeated[1]),
+            "degraded": tuple(taken["degraded"]),
+        }
     )
 
 
