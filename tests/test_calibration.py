@@ -938,9 +938,9 @@ def test_skipping_is_maximal_within_the_allowed_loss_of_each_corpus(
     assert least is not None
     first, second = stated(queries, profile)
     reached = first.any_fits >= least, second.any_fits >= least
-    found = fit_skipping(seen, first.any_fits, reached, least, corpora, loss)
-    assert (found.rerank_threshold or 0.0) <= least
-    answer = profile.answer.replace(rerank_threshold=found.rerank_threshold)
+    threshold, found = fit_skipping(seen, first.any_fits, reached, least, corpora, loss)
+    assert (threshold or 0.0) <= least
+    answer = profile.answer.replace(rerank_threshold=threshold)
 
     def judge(agreed: float | None, disagreed: float | None) -> tuple[int, bool]:
         """Return how many queries stage 1 decides alone, and whether the loss is allowed."""
@@ -1010,7 +1010,7 @@ def test_lead_for_disagreement_is_at_least_the_lead_for_agreement(
 ) -> None:
     certain = np.ones(len(seen))
     reached = certain > 0, certain > 0
-    found = fit_skipping(seen, certain, reached, 0.0, ["c"] * len(seen), loss)
+    _, found = fit_skipping(seen, certain, reached, 0.0, ["c"] * len(seen), loss)
     assert is_ordered(found.agreed, found.disagreed)
 
 

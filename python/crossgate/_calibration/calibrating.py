@@ -32,7 +32,7 @@ from crossgate._calibration.fits import (
     stated,
 )
 from crossgate._calibration.shortlist_promises import SIGNIFICANCE, fit_shortlist
-from crossgate._core import Answer, Profile, RunnerUpRule, Winner, __version__
+from crossgate._core import Answer, Profile, RunnerUpRule, __version__
 from crossgate._evaluation.collecting import read_ahead
 from crossgate._evaluation.economics import Shortlists
 from crossgate._evaluation.label_files import BACKGROUND
@@ -395,35 +395,38 @@ def _checked(runs: Sequence[Run], before: Profile | None, seed: int) -> tuple[li
         raise SourceError("unsuitable_run", "there is no run to fit on")
     first = runs[0].header
     for header in (run.header for run in runs):
-        if "always" not in header.modes or header.reranker is None or not header.embedder:
-            raise SourceError(
-                "unsuitable_run",
-                f"the run of {header.dataset} lacks vectors, or logits for every query: measure it "
-                "with an embedder, a reranker and the mode always",
-            )
-        if (header.embedder, header.reranker) != (first.embedder, first.reranker):
-            raise SourceError(
-                "unsuitable_run",
-                f"{first.dataset} was run by {first.embedder} and {first.reranker}, "
-                f"{header.dataset} by {header.embedder} and {header.reranker}: a profile belongs "
-                "to one pair of models",
-            )
-        sizes = [each.profile.per_channel for each in (first, header)]
-        if sizes[0] != sizes[1]:
-            raise SourceError(
-                "unsuitable_run",
-                f"{first.dataset} was run with a per_channel of {sizes[0]}, {header.dataset} with "
-                f"one of {sizes[1]}: a profile has only one",
-            )
-        if header.profile.evidence != first.profile.evidence:
-            raise SourceError(
-                "unsuitable_run",
-                f"{first.dataset} and {header.dataset} were run with different weights of the "
-                "evidence: a profile has only one set",
-            )
+        if problem := _unsuitable(first, header):
+            raise SourceError("unsuitable_run", problem)
     before = first.profile if before is None else before
     check_models(before, embedder=first.embedder, reranker=first.reranker)
     return runs, before
+
+
+def _unsuitable(first: RunHeader, header: RunHeader) -> str:
+    """Return why no profile can be fitted on a run beside the first; empty if one can."""
+    if "always" not in header.modes or header.reranker is None or not header.embedder:
+        return (
+            f"the run of {header.dataset} lacks vectors, or logits for every query: measure it "
+            "with an embedder, a reranker and the mode always"
+        )
+    if (header.embedder, header.reranker) != (first.embedder, first.reranker):
+        return (
+            f"{first.dataset} was run by {first.embedder} and {first.reranker}, "
+            f"{header.dataset} by {header.embedder} and {header.reranker}: a profile belongs "
+            "to one pair of models"
+        )
+    sizes = [each.profile.per_channel for each in (first, header)]
+    if sizes[0] != sizes[1]:
+        return (
+            f"{first.dataset} was run with a per_channel of {sizes[0]}, {header.dataset} with "
+            f"one of {sizes[1]}: a profile has only one"
+        )
+    if header.profile.evidence != first.profile.evidence:
+        return (
+            f"{first.dataset} and {header.dataset} were run with different weights of the "
+            "evidence: a profile has only one set"
+        )
+    return ""
 
 
 def usable(runs: Sequence[Run]) -> tuple[list[StoredQuery], list[str], list[str]]:
@@ -591,7 +594,7 @@ def _with_thresholds(
     answer = _answer(objective, start.profile.answer, queries, corpora, seen, (first, second))
     if not start.refits(held_out.seen):
         return weighed.replace(answer=answer)
-    skips = fit_skipping(
+    threshold, winner = fit_skipping(
         seen,
         first.any_fits,
         (_answered(first, answer), _answered(second, answer)),
@@ -601,8 +604,8 @@ def _with_thresholds(
     )
     has_model = weighed.any_fits.stage1 is not None
     return weighed.replace(
-        answer=answer.replace(rerank_threshold=skips.rerank_threshold if has_model else None),
-        winner=Winner(agreed=skips.agreed, disagreed=skips.disagreed),
+        answer=answer.replace(rerank_threshold=threshold if has_model else None),
+        winner=winner,
         runner_up=RunnerUpRule(
             stage1=_second_picks(seen.stage1_margin, seen.stage1_second, seen.matched),
             stage2=_second_picks(seen.stage2_margin, seen.stage2_second, seen.matched),
@@ -691,24 +694,12 @@ def _second_picks(lead: Array, right: Flags, matched: Flags) -> float:
     return rounded(float(lead[matched][order][enough[-1]])) if len(enough) else 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Measured:
-    """Queries with the results of a profile in every mode.
-
-    Attributes:
-        queries: The queries.
-        results: Per mode the results, in the order of the queries.
-        tables: Per mode the metrics in the order of `_SHOWN`, of shape (queries, metrics).
-    """
+    """Queries with the results of a profile in every mode, in the order of the queries."""
 
     queries: Sequence[StoredQuery]
     results: Mapping[Mode, Sequence[RouteResult]]
-    tables: Mapping[Mode, Array]
-
-    @property
-    def recalls(self) -> Array:
-        """The recall@1 of each query in the mode `gated`."""
-        return self.tables["gated"][:, 0]
 
     @property
     def right(self) -> Array:
@@ -721,11 +712,7 @@ class Measured:
         )
 
     def figures(self, seed: int) -> Figures:
-        """Count over all queries.
-
-        Args:
-            seed: Seed of the intervals.
-        """
+        """Count over all queries; the seed is that of the intervals."""
         always = self.results["always"]
         matched = np.array([bool(query.relevant) for query in self.queries])
         right = np.array(
@@ -735,6 +722,17 @@ class Measured:
             ]
         )
         picked = np.array([bool(result.ids) for result in always])
+        tables = [
+            np.array(
+                [
+                    [measure_answer(query, answer)[name] for name in _SHOWN]
+                    for query, answer in zip(self.queries, answers, strict=True)
+                ],
+                dtype=np.float64,
+            )
+            for answers in self.results.values()
+        ]
+        recalls = {mode: table[:, 0] for mode, table in zip(self.results, tables, strict=True)}
         probability = [
             result.any_fits if result.any_fits is not None else result.confidence or 0.0
             for result in always
@@ -742,29 +740,20 @@ class Measured:
         against = ~matched if not matched.all() else ~right
         judged = right | against
         # All modes share the resampled queries, which take longer to draw than to count.
-        intervals = iter(means(np.hstack(list(self.tables.values())), seed=seed, shares=True))
+        intervals = iter(means(np.hstack(tables), seed=seed, shares=True))
         return Figures(
             matched=int(matched.sum()),
             no_match=int((~matched).sum()),
-            modes={mode: {name: next(intervals) for name in _SHOWN} for mode in self.tables},
-            recall_loss=mean(self.tables["always"][:, 0] - self.recalls, seed=seed),
+            modes={mode: {name: next(intervals) for name in _SHOWN} for mode in self.results},
+            recall_loss=mean(recalls["always"] - recalls["gated"], seed=seed),
             kept=mean(picked[right], seed=seed, shares=True),
             separation=area_interval(np.array(probability)[judged], right[judged], seed=seed),
         )
 
 
 def measured(queries: Sequence[StoredQuery], profile: Profile) -> Measured:
-    """Decide each query in every mode with the cascade, and measure the results."""
-    results = {mode: decide_all(queries, profile, mode) for mode in MODES}
-    tables = {}
-    for mode, answers in results.items():
-        metrics = [
-            measure_answer(query, answer) for query, answer in zip(queries, answers, strict=True)
-        ]
-        tables[mode] = np.array(
-            [[values[name] for name in _SHOWN] for values in metrics], dtype=np.float64
-        )
-    return Measured(queries, results, tables)
+    """Decide each query in every mode with the cascade."""
+    return Measured(queries, {mode: decide_all(queries, profile, mode) for mode in MODES})
 
 
 def _joined(parts: Sequence[Measured], positions: NDArray[np.intp]) -> Measured:
@@ -775,23 +764,31 @@ def _joined(parts: Sequence[Measured], positions: NDArray[np.intp]) -> Measured:
     return Measured(
         queries=[queries[at] for at in order],
         results={mode: [of_mode[at] for at in order] for mode, of_mode in results.items()},
-        tables={
-            mode: np.concatenate([part.tables[mode] for part in parts])[order] for mode in MODES
-        },
     )
 
 
 def _check_promise(report: Figures, objective: Objective, gate: bool) -> None:
     """Refuse a fit that held-out queries contradict; `gate` is whether the gate was fitted."""
     apart = report.separation
-    if apart is not None and _at_most(apart, CHANCE) < HARDLY_APART:
+    if apart is not None and _bound(apart.value, apart.high, CHANCE) < HARDLY_APART:
         raise _no_gate(
             "on held-out queries, right picks are hardly more probable than "
             f"others (AUC is {apart.value:.2f}, and 0.5 is chance). Do the labels belong to these "
             "queries?",
         )
-    _check_false_positives(report, objective.max_false_positive_rate)
-    level = objective.max_false_positive_rate
+    level, injected = (
+        objective.max_false_positive_rate,
+        report.modes["gated"]["false_positive_rate"],
+    )
+    if level is not None and injected is not None:
+        count = round(injected.value * injected.count)
+        if bdtrc(count - 1, injected.count, level) < SIGNIFICANCE:
+            raise CalibrationError(
+                "promise_broken",
+                f"a pick for {share_of(count, injected.count, 'no-match query')} of the "
+                "held-out queries: "
+                f"too many for {level:.1%}. Nothing was written; are these queries of one kind?",
+            )
     share, kept = objective.keep_recall, report.kept
     if level is None and share is not None and kept is not None:
         count = round(kept.value * kept.count)
@@ -802,39 +799,20 @@ def _check_promise(report: Figures, objective: Objective, gate: bool) -> None:
                 f"few for {share:.1%}. Nothing was written; give more queries, or keep less",
             )
     lost = report.recall_loss
-    if gate and lost is not None and _at_least(lost, SIGNIFICANCE) > objective.max_recall_loss:
+    most = objective.max_recall_loss
+    if gate and lost is not None and _bound(lost.value, lost.low, SIGNIFICANCE) > most:
         raise CalibrationError(
             "promise_broken",
             f"on held-out queries, skipping costs {lost.value:.1%} of recall@1, clearly more than "
-            f"{objective.max_recall_loss:.1%}. Nothing was written; give more queries, or "
+            f"{most:.1%}. Nothing was written; give more queries, or "
             "allow a larger loss",
         )
 
 
-def _check_false_positives(report: Figures, level: float | None) -> None:
-    """Refuse a threshold whose false-positive rate is clearly above the promised one."""
-    injected = report.modes["gated"]["false_positive_rate"]
-    if level is not None and injected is not None:
-        count = round(injected.value * injected.count)
-        if bdtrc(count - 1, injected.count, level) < SIGNIFICANCE:
-            raise CalibrationError(
-                "promise_broken",
-                f"a pick for {share_of(count, injected.count, 'no-match query')} of the "
-                "held-out queries: "
-                f"too many for {level:.1%}. Nothing was written; are these queries of one kind?",
-            )
-
-
-def _at_least(interval: Interval, level: float) -> float:
-    """Return the one-sided lower confidence bound of an estimate at a significance level."""
+def _bound(value: float, end: float, level: float) -> float:
+    """Return the one-sided confidence bound of an estimate on the side of an interval's end."""
     tail = NormalDist().inv_cdf(1 - level) / NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
-    return interval.value - tail * (interval.value - interval.low)
-
-
-def _at_most(interval: Interval, level: float) -> float:
-    """Return the one-sided upper confidence bound of an estimate at a significance level."""
-    tail = NormalDist().inv_cdf(1 - level) / NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
-    return interval.value + tail * (interval.high - interval.value)
+    return value + tail * (end - value)
 
 
 def _documented(

@@ -29,6 +29,7 @@ from crossgate._core import (
     Stage1Relevance,
     Stage2AnyFits,
     Stage2Relevance,
+    Winner,
 )
 from crossgate._evaluation.stored_runs import (
     STAGES,
@@ -741,22 +742,6 @@ CAUTION = 0.5
 """Share of the allowed loss that a fit uses: a choice looks better on the data it was made on."""
 
 
-@dataclass(frozen=True, slots=True)
-class Skipping:
-    """When stage 2 is not asked.
-
-    Attributes:
-        rerank_threshold: Below this probability after stage 1 that any candidate fits, nothing is
-            relevant; None for no limit.
-        agreed: The least lead of a winner on which cosine and BM25 agree; None for never.
-        disagreed: The same if they disagree.
-    """
-
-    rerank_threshold: float | None
-    agreed: float | None
-    disagreed: float | None
-
-
 def fit_skipping(
     seen: Outcomes,
     any_fits: Array,
@@ -764,7 +749,7 @@ def fit_skipping(
     threshold: float,
     corpora: Sequence[str],
     loss: float,
-) -> Skipping:
+) -> tuple[float | None, Winner]:
     """Return the thresholds that skip the most queries within a loss of recall@1 in every corpus.
 
     A quarter of the loss that may be used goes to `rerank_threshold`, the rest to the leads. What
@@ -778,6 +763,10 @@ def fit_skipping(
         threshold: The least probability that any candidate fits of an answer.
         corpora: The corpus of each query.
         loss: The recall@1 that may be lost compared with reranking everything.
+
+    Returns:
+        The probability after stage 1 that any candidate fits below which nothing is relevant, None
+        for no limit; and the least leads of a winner, None for never.
     """
     names = sorted(set(corpora))
     member = np.array([[name == corpus for corpus in corpora] for name in names])
@@ -794,24 +783,25 @@ def fit_skipping(
     least = math.floor(least * 1e6) / 1e6
     below = any_fits < least
     agrees = seen.agreement
-    lead = seen.stage1_margin
+    margin = seen.stage1_margin
     clear = ~below & answered[0]
     worse = gained2.astype(int) - gained1
     worse_in_order = seen.stage2_right.astype(int) - seen.stage1_right
     spent = (member & below & gained2).sum(axis=1)
-    best: tuple[int, int, float | None, float | None] = (0, 0, None, None)
-    for agreed, disagreed in product(_leads(lead[agrees]), _leads(lead[~agrees])):
+    best = (0, 0, math.inf, math.inf)
+    for agreed, disagreed in product(_leads(margin[agrees]), _leads(margin[~agrees])):
         # A winner on which the channels disagree never needs a smaller lead.
-        if _or_never(disagreed) < _or_never(agreed):
+        if disagreed < agreed:
             continue
-        leads = (lead > 0) & (lead >= np.where(agrees, _or_never(agreed), _or_never(disagreed)))
+        leads = (margin > 0) & (margin >= np.where(agrees, agreed, disagreed))
         skipped = clear & leads
         lost = member @ (worse * skipped)
         lost_in_order = member @ (worse_in_order * leads)
         if np.all(lost + spent <= allowed) and np.all(lost_in_order <= allowed):
             gain = (int(skipped.sum()), -int(lost.sum()), agreed, disagreed)
             best = max(best, gain, key=lambda tried: tried[:2])
-    return Skipping(rerank_threshold=least or None, agreed=best[2], disagreed=best[3])
+    leads_of = [None if lead == math.inf else lead for lead in best[2:]]
+    return least or None, Winner(agreed=leads_of[0], disagreed=leads_of[1])
 
 
 def _least(of_right: Array, lost: int) -> float:
@@ -819,16 +809,12 @@ def _least(of_right: Array, lost: int) -> float:
     return float(np.sort(of_right)[lost]) if lost < len(of_right) else 1.0
 
 
-def _leads(leads: Array) -> list[float | None]:
-    """Return the leads to try, with None for no winner."""
+def _leads(leads: Array) -> list[float]:
+    """Return the leads to try; infinity is for no winner."""
     if not len(leads):
-        return [None]
+        return [math.inf]
     tried = np.quantile(leads, np.linspace(0, 1, STEPS))
-    return [None, *sorted({rounded(float(lead)) for lead in tried})]
-
-
-def _or_never(lead: float | None) -> float:
-    return np.inf if lead is None else lead
+    return [math.inf, *sorted({rounded(float(lead)) for lead in tried})]
 
 
 STOP = 0.02

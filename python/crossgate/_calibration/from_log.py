@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import pairwise
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -49,15 +50,6 @@ class LoggedRun:
 
 
 @dataclass(frozen=True, slots=True)
-class _Models:
-    """Settings that must be the same in all decisions that one profile is fitted on."""
-
-    embedder: str
-    reranker: str
-    per_channel: int
-
-
-@dataclass(frozen=True, slots=True)
 class _Decision:
     """The values of one logged decision that a fit needs."""
 
@@ -83,15 +75,15 @@ class _Decision:
         return replace(self, pairs=pairs, reranker=later.reranker, degraded=degraded)
 
     @property
-    def models(self) -> _Models | None:
-        """The models that made the decision's scores; None if it does not name both."""
+    def models(self) -> tuple[str, str, int] | None:
+        """Embedder, reranker and `per_channel` of its scores; None if it does not name both."""
         embedder = self.profile.embedder
         # A fallback's scores are not those that the profile is for.
         if embedder is None or not _core.fits(self.profile, self.reranker):
             return None
         if self.reranker is None or any(scores.cosine is None for scores in self.scored):
             return None
-        return _Models(embedder, self.reranker, self.profile.per_channel)
+        return embedder, self.reranker, self.profile.per_channel
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,15 +160,16 @@ def run_from_log(
         entry for entry in read_by_both if models is not None and entry.decision.models == models
     ]
     kept.sort(key=lambda entry: entry.decision.time)
-    left_out = _left_out(
-        len(decisions) - len(labelled),
-        len(labelled) - len(whole),
-        len(whole) - len(read_by_both),
-        len(read_by_both) - len(kept),
-    )
+    steps = (len(decisions), *map(len, (labelled, whole, read_by_both, kept)))
+    left_out = [
+        f"left out {counted(before - after, noun)}{why}"
+        for (before, after), (noun, why) in zip(pairwise(steps), _LEFT_OUT, strict=True)
+        if before > after
+    ]
     if models is None:
         lines = f"{counted(len(decisions), 'decision')}, {len(uses)} with a record of use"
-        message = f"{path} holds no labels ({lines}){_because(left_out)}{problems.hint()}"
+        because = "; ".join(left_out) or "record uses with `crossgate feedback used`"
+        message = f"{path} holds no labels ({lines}): {because}{problems.hint()}"
         raise CalibrationError("no_labels", message)
     queries = _queries(kept)
     notes = [*_trust(labelled, len(decisions)), *left_out]
@@ -203,8 +196,8 @@ def run_from_log(
         skipped=len(problems.problems),
         notes=tuple(notes),
         modes=("always",),
-        embedder=models.embedder,
-        reranker=models.reranker,
+        embedder=models[0],
+        reranker=models[1],
         profile=kept[-1].decision.profile,
         seed=0,
         date=kept[-1].decision.time.isoformat(timespec="seconds"),
@@ -284,31 +277,20 @@ def _trust(labelled: Sequence[_Labelled], decisions: int) -> list[str]:
     return notes
 
 
-def _left_out(unused: int, degraded: int, unread: int, others: int) -> list[str]:
-    """Return notes on the decisions that were left out, and why."""
-    notes = []
-    if unused:
-        notes.append(f"left out {counted(unused, 'decision')} without a record of use")
-    if degraded:
-        notes.append(f"left out {counted(degraded, 'degraded decision')}")
-    if unread:
-        notes.append(
-            f"left out {counted(unread, 'decision')} without logits, since stage 2 was not asked: "
-            "the figures are those of the doubtful rest. The prompt hook adds logits later, and a "
-            "profile whose gate never skips logs them at once"
-        )
-    if others:
-        notes.append(
-            f"left out {counted(others, 'decision')} of other models, of another per_channel, or "
-            "of a profile that does not name its models"
-        )
-    return notes
-
-
-def _because(left_out: Sequence[str]) -> str:
-    return (
-        f": {'; '.join(left_out)}" if left_out else ": record uses with `crossgate feedback used`"
-    )
+_LEFT_OUT = (
+    ("decision", " without a record of use"),
+    ("degraded decision", ""),
+    (
+        "decision",
+        " without logits, since stage 2 was not asked: the figures are those of the doubtful rest. "
+        "The prompt hook adds logits later, and a profile whose gate never skips logs them at once",
+    ),
+    (
+        "decision",
+        " of other models, of another per_channel, or of a profile that does not name its models",
+    ),
+)
+"""Which decisions each step leaves out, and why."""
 
 
 def _share(part: int, whole: int) -> str:

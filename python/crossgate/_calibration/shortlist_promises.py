@@ -86,7 +86,13 @@ def fit_shortlist(
             f"and to check it, and there are {matched}: give more, or promise less",
         )
     least = _least(folds)
-    found = [_all_found(queries, profile, least) for queries, profile in folds]
+    whole = Promise(most=1, least_shares=[0.0])
+    everything = Shortlist(
+        least=least, coverage=0.5, most=MOST_CANDIDATES, stage1=[whole], stage2=[whole]
+    )
+    found = [
+        _all_found(queries, profile.replace(shortlist=everything)) for queries, profile in folds
+    ]
     pooled = _promises(found, least, most)
     highest = _highest(pooled)
     promised = COVERAGE if coverage is None else coverage
@@ -110,11 +116,18 @@ def fit_shortlist(
     decided: dict[Mode, list[RouteResult]] = {mode: [] for mode in MODES}
     for place, (queries, profile) in enumerate(folds):
         others = _promises([*found[:place], *found[place + 1 :]], least, most)
-        for mode, results in _decided(queries, profile.replace(shortlist=others), promised).items():
-            decided[mode] += results
-    everything = [query for queries, _ in folds for query in queries]
+        listing = profile.replace(
+            shortlist=others.replace(
+                coverage=promised,
+                stage1=_extended(others.stage1, most, promised),
+                stage2=_extended(others.stage2, most, promised),
+            )
+        )
+        for mode in MODES:
+            decided[mode] += decide_all(queries, listing, mode)
+    all_queries = [query for queries, _ in folds for query in queries]
     held_out: dict[str, Shortlists] = {
-        mode: measure_shortlists(everything, results, most=most, seed=seed)
+        mode: measure_shortlists(all_queries, results, most=most, seed=seed)
         for mode, results in decided.items()
     }
     broken = [note for mode in MODES if (note := _broken(promised, held_out[mode], mode))]
@@ -139,12 +152,9 @@ def _least(folds: Sequence[tuple[Sequence[StoredQuery], Profile]]) -> float | No
     return math.floor(sorted(lowest)[math.floor(EMPTIED * len(lowest))] * 1e4) / 1e4
 
 
-def _all_found(
-    queries: Sequence[StoredQuery], profile: Profile, least: float | None
-) -> list[list[Found | None]]:
+def _all_found(queries: Sequence[StoredQuery], listing: Profile) -> list[list[Found | None]]:
     """Return the fitting candidates that each stage found, for the queries with a match."""
     matched = [query for query in queries if query.relevant]
-    listing = profile.replace(shortlist=_everything(least))
     return [
         [
             _found(query, result)
@@ -165,14 +175,6 @@ def _promises(
     return Shortlist(least=least, most=most, stage1=stages[0], stage2=stages[1])
 
 
-def _everything(least: float | None) -> Shortlist:
-    """Return a shortlist of all candidates."""
-    whole = Promise(most=1, least_shares=[0.0])
-    return Shortlist(
-        least=least, coverage=0.5, most=MOST_CANDIDATES, stage1=[whole], stage2=[whole]
-    )
-
-
 def _found(query: StoredQuery, result: RouteResult) -> Found | None:
     """Return rank and share of the best fitting candidate in line, or None if none is."""
     total = sum(hit.relevance or 0.0 for hit in result.hits)
@@ -184,31 +186,19 @@ def _found(query: StoredQuery, result: RouteResult) -> Found | None:
 
 def _highest(shortlist: Shortlist) -> float:
     """Return the highest coverage that both stages promise; 0 for none."""
-    highest = []
-    for promises in (shortlist.stage1, shortlist.stage2):
-        applicable = [promise for promise in promises if promise.most <= shortlist.most]
-        highest.append((49 + len(applicable[-1].least_shares)) / 100 if applicable else 0.0)
-    return min(highest)
+    lengths = (len(_shares(each, shortlist.most)) for each in (shortlist.stage1, shortlist.stage2))
+    return min((49 + length) / 100 if length else 0.0 for length in lengths)
 
 
-def _decided(
-    queries: Sequence[StoredQuery], profile: Profile, coverage: float
-) -> dict[Mode, list[RouteResult]]:
-    shortlist = profile.shortlist
-    used = profile.replace(
-        shortlist=shortlist.replace(
-            coverage=coverage,
-            stage1=_extended(shortlist.stage1, shortlist.most, coverage),
-            stage2=_extended(shortlist.stage2, shortlist.most, coverage),
-        )
-    )
-    return {mode: decide_all(queries, used, mode) for mode in MODES}
+def _shares(promises: Sequence[Promise], most: int) -> list[float]:
+    """Return the least shares of the promise for a length; none without one."""
+    applicable = [promise for promise in promises if promise.most <= most]
+    return applicable[-1].least_shares if applicable else []
 
 
 def _extended(promises: Sequence[Promise], most: int, coverage: float) -> list[Promise]:
     """Return the promise for a length, with full lists for coverages that it cannot reach."""
-    applicable = [promise for promise in promises if promise.most <= most]
-    shares = applicable[-1].least_shares if applicable else []
+    shares = _shares(promises, most)
     full = [0.0] * (_percent(coverage) - 49 - len(shares))
     return [Promise(most=most, least_shares=[*shares, *full])]
 
