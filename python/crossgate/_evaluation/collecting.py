@@ -41,7 +41,7 @@ from crossgate._sources.common import Unusable
 from crossgate._sources.reading import Problem
 from crossgate._sources.rows import parse_json
 from crossgate._support.checks import check_path, check_query
-from crossgate._support.errors import CrossgateError, InputError, ModelError, SourceError
+from crossgate._support.errors import InputError, ModelError, SourceError
 from crossgate._support.files import open_source
 from crossgate._support.progress import in_progress, progress
 from crossgate._values.inputs import candidate, read_prompt
@@ -494,7 +494,7 @@ def measure_candidates(
             is left, or `unwritable`.
     """
     log = ProblemLog(strict=strict)
-    rows = list(_rows(path, log))
+    rows = _rows(path, log)
     if not rows:
         raise SourceError("empty_split", f"no query with candidates in {path}{log.hint()}")
     if limit is not None and limit < len(rows):
@@ -527,12 +527,12 @@ def measure_candidates(
     return tuple(log.problems)
 
 
-def _rows(path: Path, log: ProblemLog) -> Iterator[_CandidateRow]:
+def _rows(path: Path, log: ProblemLog) -> list[_CandidateRow]:
+    rows: list[_CandidateRow] = []
     for line, values in json_objects(path, log):
-        try:
-            yield _row(str(line), values)
-        except (Unusable, CrossgateError) as error:
-            log.add(path, line, str(error))
+        with log.row(path, line):
+            rows.append(_row(str(line), values))
+    return rows
 
 
 def _row(id: str, values: Mapping[str, Any]) -> _CandidateRow:

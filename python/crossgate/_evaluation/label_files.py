@@ -42,7 +42,7 @@ import io
 import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from importlib.resources import files
 from os import PathLike
@@ -63,7 +63,7 @@ from crossgate._sources.reading import read_sources
 from crossgate._sources.rows import document_from, parse_json
 from crossgate._sources.transcripts import Turn, read_turns, transcripts_below
 from crossgate._support.checks import check_path, check_query, check_text, collected
-from crossgate._support.errors import InputError, SourceError
+from crossgate._support.errors import SourceError
 from crossgate._support.wording import counted
 from crossgate._values.results import Document
 
@@ -126,14 +126,8 @@ def read_dataset(
     return dataset if limit is None else sample(dataset, limit, seed=seed)
 
 
-@dataclass(frozen=True, slots=True)
-class _LabelRow:
-    """One row of a file, with the skill that the file names for all its rows."""
-
-    path: Path
-    line: int | None
-    values: Mapping[str, Any]
-    skill: str
+_Row = tuple[int, dict[str, Any]]
+"""A row of a file with its line."""
 
 
 def is_labels(path: str | PathLike[str]) -> bool:
@@ -145,7 +139,7 @@ def is_labels(path: str | PathLike[str]) -> bool:
     if suffix in (".csv", ".tsv"):
         return True
     try:
-        rows = [row.values for row in _rows(path, ProblemLog(strict=False))]
+        rows = [values for _, values in _rows(path, ProblemLog(strict=False))]
     except SourceError:
         return False  # the reader of datasets reports the error
     if not all(_has(row, _QUERY_FIELDS) or _is_labelled(row) for row in rows):
@@ -186,19 +180,16 @@ def read_labels(
     triggers: set[str] = set()
     splits: set[str] = set()
     for path in [Path(check_path("labels", file)) for file in collected("labels", labels)]:
-        for row in _rows(path, log):
-            try:
-                splits.add(_text(row.values, "split"))
-                if split is not None and _text(row.values, "split") not in ("", split):
+        for line, values in _rows(path, log):
+            with log.row(path, line):
+                splits.add(_text(values, "split"))
+                if split is not None and _text(values, "split") not in ("", split):
                     continue
-                query = _query(row, ids)
-            except (Unusable, InputError) as error:
-                log.add(path, row.line, str(error))
-                continue
-            if _TRIGGER in row.values:
-                triggers.add(query.text)
-            earlier = queries.get(query.text)
-            queries[query.text] = query if earlier is None else _joined(earlier, query)
+                query = _query(path, line, values, ids)
+                if _TRIGGER in values:
+                    triggers.add(query.text)
+                earlier = queries.get(query.text)
+                queries[query.text] = query if earlier is None else _joined(earlier, query)
     if transcripts is not None:
         folder_of = Path(check_path("transcripts", transcripts))
         from_transcripts = _transcript_queries(folder_of, ids.find, log)
@@ -210,28 +201,31 @@ def read_labels(
     if not queries and (labels or transcripts or not background):
         names = ", ".join(map(str, [*labels, *([transcripts] if transcripts else [])])) or "no file"
         raise SourceError("empty_split", f"no labelled query in {names}{log.hint()}")
-    notes = list(_notes(queries, triggers))
+    notes = []
+    if unfitting := sum(not queries[text].relevant for text in triggers):
+        notes.append(
+            f"{counted(unfitting, 'query')} with only one skill that must not trigger: counted as "
+            "no match, though another skill may fit"
+        )
     if transcripts is not None:
         unopened = sum(query.kind == UNOPENED for query in queries.values())
         notes.append(
             f"{counted(unopened, 'prompt')} for which the agent opened no skill: no-match queries "
             "here, though a skill may fit: the false-positive rate is an upper bound"
         )
-    if background:
-        added = [query for query in background_queries() if query.text not in queries]
-        queries |= {query.text: query for query in added}
-        notes.append(
-            f"{counted(len(added), 'everyday prompt')} added that nothing should fit: a promise "
-            "about no-match queries holds for prompts like these, not for near misses"
-        )
-    return Dataset(
+    named = Path(labels[0]).stem if labels else "" if transcripts is None else "transcripts"
+    dataset = Dataset(
         name=folder.resolve().name.removesuffix(".jsonl"),
-        split=split or _split(labels, transcripts),
+        split=split or named or BACKGROUND,
         documents=loaded.documents,
         queries=tuple(_with_own_ids(queries.values())),
         problems=tuple(log.problems),
         notes=tuple(notes),
     )
+    if not background:
+        return dataset
+    holds = "a promise about no-match queries holds for prompts like these, not for near misses"
+    return with_background(dataset, f": {holds}")
 
 
 def _with_own_ids(queries: Iterable[LabelledQuery]) -> Iterator[LabelledQuery]:
@@ -250,13 +244,6 @@ def _with_own_ids(queries: Iterable[LabelledQuery]) -> Iterator[LabelledQuery]:
         yield replace(query, id=id)
 
 
-def _split(labels: Sequence[str | PathLike[str]], transcripts: str | PathLike[str] | None) -> str:
-    """Return the name of the dataset."""
-    if labels:
-        return Path(labels[0]).stem
-    return BACKGROUND if transcripts is None else "transcripts"
-
-
 def background_queries() -> Iterator[LabelledQuery]:
     """Yield the shipped everyday prompts, which nothing fits."""
     text = files("crossgate._evaluation").joinpath("background.txt").read_text("utf-8")
@@ -264,11 +251,11 @@ def background_queries() -> Iterator[LabelledQuery]:
         yield LabelledQuery(id=f"{BACKGROUND}:{number}", text=line, kind=BACKGROUND)
 
 
-def with_background(dataset: Dataset) -> Dataset:
-    """Return a dataset with the shipped everyday prompts added to its queries."""
+def with_background(dataset: Dataset, remark: str = "") -> Dataset:
+    """Return a dataset with the shipped everyday prompts added, and a note that ends so."""
     known = {query.text for query in dataset.queries}
     added = tuple(query for query in background_queries() if query.text not in known)
-    note = f"{counted(len(added), 'everyday prompt')} added that nothing should fit"
+    note = f"{counted(len(added), 'everyday prompt')} added that nothing should fit{remark}"
     queries = tuple(_with_own_ids((*dataset.queries, *added)))
     return replace(dataset, queries=queries, notes=(*dataset.notes, note))
 
@@ -297,25 +284,14 @@ class _Ids:
         raise Unusable(f"no document has the id {written!r}{hint}")
 
 
-def _rows(path: Path, log: ProblemLog) -> Iterator[_LabelRow]:
+def _rows(path: Path, log: ProblemLog) -> Iterator[_Row]:
     """Yield the rows of a file of labels."""
-    if path.suffix.lower() in (".csv", ".tsv"):
-        yield from _table_rows(path)
-    elif path.suffix.lower() == ".json":
-        yield from _json_rows(path, log)
-    else:
-        for line, values in json_objects(path, log):
-            yield _LabelRow(path, line, values, "")
+    if path.suffix.lower() == ".json":
+        return _json_rows(path, log)
+    return _cells(path) if path.suffix.lower() in (".csv", ".tsv") else json_objects(path, log)
 
 
-def _table_rows(path: Path) -> Iterator[_LabelRow]:
-    try:
-        yield from _cells(path)
-    except csv.Error as error:  # with strict, a quote that is never closed is an error
-        raise SourceError("malformed_row", f"{path}: {error}: is a quote left open?") from error
-
-
-def _cells(path: Path) -> Iterator[_LabelRow]:
+def _cells(path: Path) -> Iterator[_Row]:
     lines = read_lines(path)
     head = lines[0][1] if lines else ""
     delimiter = max(",\t;", key=head.count)
@@ -333,17 +309,21 @@ def _cells(path: Path) -> Iterator[_LabelRow]:
             f"{head[:80]!r}"
         )
         raise SourceError("malformed_row", message)
-    for number, row in enumerate(reader):
+    try:
+        rows = list(reader)
+    except csv.Error as error:  # with strict, a quote that is never closed is an error
+        raise SourceError("malformed_row", f"{path}: {error}: is a quote left open?") from error
+    for number, row in enumerate(rows):
         values: dict[str, Any] = {key: value or "" for key, value in row.items()}
         for key in (*_FITS, "wrong"):
             if key in values:
                 cell = str(values[key]).replace("|", ";")
                 values[key] = [id.strip() for id in cell.split(";") if id.strip()]
         # A cell may hold line breaks; then the line number is only approximate.
-        yield _LabelRow(path, lines[min(number + 1, len(lines) - 1)][0], values, "")
+        yield lines[min(number + 1, len(lines) - 1)][0], values
 
 
-def _json_rows(path: Path, log: ProblemLog) -> Iterator[_LabelRow]:
+def _json_rows(path: Path, log: ProblemLog) -> Iterator[_Row]:
     text = "\n".join(line for _, line in read_lines(path))
     try:
         values = parse_json(text)
@@ -358,13 +338,13 @@ def _json_rows(path: Path, log: ProblemLog) -> Iterator[_LabelRow]:
         raise SourceError("malformed_row", f"{path} has no list of labelled queries")
     for number, row in enumerate(values, start=1):
         if isinstance(row, dict):
-            yield _LabelRow(path, number, row, skill)
+            # The skill that the file names is that of each row without one.
+            yield number, {**row, _SKILL[-1]: row.get(_SKILL[-1]) or skill}
         else:
             log.add(path, number, "must be a JSON object")
 
 
-def _query(row: _LabelRow, ids: _Ids) -> LabelledQuery:
-    values = row.values
+def _query(path: Path, line: int, values: Mapping[str, Any], ids: _Ids) -> LabelledQuery:
     text = next((values[key] for key in _QUERY_FIELDS if values.get(key)), None)
     if not isinstance(text, str):
         raise Unusable("has no query")
@@ -379,13 +359,13 @@ def _query(row: _LabelRow, ids: _Ids) -> LabelledQuery:
         relevant |= {ids.find(id): grade for id, grade in _grades(key, values.get(key)).items()}
     wrong = {ids.find(id) for id in _grades("wrong", values.get("wrong"))}
     if values.get(_TRIGGER) not in (None, ""):
-        skill = _skill(row, ids)
+        skill = _skill(path, values, ids)
         if _flag(values[_TRIGGER]):
             relevant.setdefault(skill, 1)
         else:
             wrong.add(skill)
     return LabelledQuery(
-        id=_text(values, "id") or f"{row.path.stem}:{row.line}",
+        id=_text(values, "id") or f"{path.stem}:{line}",
         text=text,
         relevant=relevant,
         wrong=frozenset(wrong - set(relevant)),
@@ -401,12 +381,12 @@ def _joined(first: LabelledQuery, second: LabelledQuery) -> LabelledQuery:
     return replace(first, relevant=relevant, wrong=wrong, kind=first.kind or second.kind)
 
 
-def _skill(row: _LabelRow, ids: _Ids) -> str:
+def _skill(path: Path, values: Mapping[str, Any], ids: _Ids) -> str:
     """Return the skill that `should_trigger` is about."""
-    named = next((row.values[key] for key in _SKILL if row.values.get(key)), row.skill)
+    named = next((values[key] for key in _SKILL if values.get(key)), None)
     if isinstance(named, str) and named:
         return ids.find(named)
-    for folder in row.path.resolve().parents:
+    for folder in path.resolve().parents:
         if os.path.isfile(folder / "SKILL.md"):
             return ids.find(read_sources([folder / "SKILL.md"]).documents[0].id)
     if ids.only is not None:
@@ -473,38 +453,25 @@ def _is_labelled(values: Mapping[str, Any]) -> bool:
     return _has(values, (*_FITS, _TRIGGER, "wrong"))
 
 
-def _notes(queries: Mapping[str, LabelledQuery], triggers: set[str]) -> Iterator[str]:
-    unfitting = sum(not queries[text].relevant for text in triggers)
-    if unfitting:
-        yield (
-            f"{counted(unfitting, 'query')} with only one skill that must not trigger: counted as "
-            "no match, though another skill may fit"
-        )
-
-
 def _read_lines_of_both(path: Path, split: str | None, log: ProblemLog) -> Dataset:
     """Read a split of a `.jsonl` file; a file whose rows name no split has the one split `all`."""
     documents: dict[str, Document] = {}
-    rows: list[_LabelRow] = []
+    rows: list[_Row] = []
     for line, values in json_objects(path, log):
         if "query" in values:
-            rows.append(_LabelRow(path, line, values, ""))
+            rows.append((line, values))
             continue
-        try:
+        with log.row(path, line):
             document = document_from(values, f"{path.stem}:{line}")
             _add(documents, document.id, document)
-        except (Unusable, InputError) as error:
-            log.add(path, line, str(error))
     ids = _Ids(documents.values())
     queries: dict[str, LabelledQuery] = {}
     splits: dict[str, str] = {}
-    for row in rows:
-        try:
-            query = _query(row, ids)
+    for line, values in rows:
+        with log.row(path, line):
+            query = _query(path, line, values, ids)
             _add(queries, query.id, query)
-            splits[query.id] = _text(row.values, "split")
-        except (Unusable, InputError) as error:
-            log.add(path, row.line, str(error))
+            splits[query.id] = _text(values, "split")
     chosen = _choose_split(path, set(splits.values()) - {""} or {"all"}, split)
     return Dataset(
         name=path.name,
@@ -521,53 +488,28 @@ def _add(rows: dict[str, Any], id: str, value: object) -> None:
     rows[id] = value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _BeirQuery:
-    text: str
-    metadata: Mapping[str, Any]
-    context: Context | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Judgements:
-    """The tables of a split: per query, documents and their grades."""
-
-    relevant: dict[str, dict[str, int]] = field(default_factory=dict)
-    wrong: dict[str, set[str]] = field(default_factory=dict)
+_BeirQuery = tuple[LabelledQuery, Mapping[str, Any]]
+"""A query without its labels, and its metadata."""
 
 
 def _read_beir(folder: Path, split: str | None, log: ProblemLog) -> Dataset:
-    """Read a split of a BEIR folder.
-
-    Args:
-        folder: The folder.
-        split: Name of the split; None for `test`, else `dev`, else the only one.
-        log: Gets the rows that were skipped.
-
-    Raises:
-        SourceError: `source_missing`, `source_unreadable`, `unknown_split`, or `malformed_row` if
-            the log is strict.
-    """
+    """Read a split of a BEIR folder."""
     split = _choose_split(folder, _splits(folder), split)
     loaded = read_sources([folder], kind="beir")
     log.extend(loaded.problems)
     documents = {document.id for document in loaded.documents}
     queries, skipped = _read_queries(folder / "queries.jsonl", log)
-    judgements = _read_judgements(folder, split, queries, skipped, documents, log)
+    relevant, wrong = _read_judgements(folder, split, queries, skipped, documents, log)
     candidates = _read_candidates(folder / "candidates.jsonl", queries, documents, log)
     labelled = tuple(
-        LabelledQuery(
-            id=id,
-            text=query.text,
-            relevant=judgements.relevant.get(id, {}),
-            wrong=frozenset(judgements.wrong.get(id, ())),
+        replace(
+            query,
+            relevant=relevant.get(id, {}),
+            wrong=frozenset(wrong.get(id, ())),
             candidates=candidates.get(id),
-            kind=str(query.metadata.get("kind") or ""),
-            mentions_name=query.metadata.get("mentions_name"),
-            context=query.context,
         )
-        for id, query in queries.items()
-        if id in judgements.relevant or id in judgements.wrong or _fits_nothing(query, split)
+        for id, (query, metadata) in queries.items()
+        if id in relevant or id in wrong or _fits_nothing(metadata, split)
     )
     return Dataset(
         name=folder.resolve().name,
@@ -600,8 +542,8 @@ def _splits(folder: Path) -> set[str]:
     return {path.stem for kind in ("qrels", "negatives") for path in (folder / kind).glob("*.tsv")}
 
 
-def _fits_nothing(query: _BeirQuery, split: str) -> bool:
-    return bool(query.metadata.get("no_match")) and query.metadata.get("split", split) == split
+def _fits_nothing(metadata: Mapping[str, Any], split: str) -> bool:
+    return bool(metadata.get("no_match")) and metadata.get("split", split) == split
 
 
 def _read_queries(path: Path, log: ProblemLog) -> tuple[dict[str, _BeirQuery], set[str]]:
@@ -610,11 +552,9 @@ def _read_queries(path: Path, log: ProblemLog) -> tuple[dict[str, _BeirQuery], s
     skipped: set[str] = set()
     for line, row in json_objects(path, log):
         id = str(row.get("_id", row.get("id", "")))
-        try:
+        skipped.add(id)
+        with log.row(path, line):
             queries[id] = _beir_query(id, row, queries)
-        except (Unusable, InputError) as error:
-            log.add(path, line, str(error))
-            skipped.add(id)
     return queries, skipped - set(queries)
 
 
@@ -632,14 +572,18 @@ def _beir_query(id: str, row: Mapping[str, Any], known: Mapping[str, _BeirQuery]
     if not isinstance(text, str):
         raise Unusable("has no text")
     check_query(text)
-    return _BeirQuery(text=text, metadata=metadata, context=_context({**metadata, **row}))
-
-
-def _context(row: Mapping[str, Any]) -> Context | None:
+    both = {**metadata, **row}
     lists = {
-        name: row[name] for name in ("technologies", "history") if isinstance(row.get(name), list)
+        name: both[name] for name in ("technologies", "history") if isinstance(both.get(name), list)
     }
-    return Context(**lists) if lists else None
+    query = LabelledQuery(
+        id=id,
+        text=text,
+        kind=str(metadata.get("kind") or ""),
+        mentions_name=metadata.get("mentions_name"),
+        context=Context(**lists) if lists else None,
+    )
+    return query, metadata
 
 
 def _read_judgements(
@@ -649,8 +593,10 @@ def _read_judgements(
     skipped: set[str],
     documents: set[str],
     log: ProblemLog,
-) -> _Judgements:
-    judgements = _Judgements()
+) -> tuple[dict[str, dict[str, int]], dict[str, set[str]]]:
+    """Return the grades of the documents that fit each query, and those that are wrong."""
+    relevant: dict[str, dict[str, int]] = {}
+    wrong: dict[str, set[str]] = {}
     known_queries = {*queries, *skipped}
     for kind in ("qrels", "negatives"):
         path = folder / kind / f"{split}.tsv"
@@ -662,12 +608,12 @@ def _read_judgements(
                 what, id = ("query", query) if query not in queries else ("document", document)
                 log.add(path, line, f"no {what} has the id {id!r}")
             elif kind == "negatives":
-                judgements.wrong.setdefault(query, set()).add(document)
+                wrong.setdefault(query, set()).add(document)
             elif grade > 0:
-                judgements.relevant.setdefault(query, {})[document] = grade
-                if queries[query].metadata.get("no_match"):
+                relevant.setdefault(query, {})[document] = grade
+                if queries[query][1].get("no_match"):
                     log.add(path, line, f"query {query!r} is marked no_match: the row counts")
-    return judgements
+    return relevant, wrong
 
 
 def _id(cell: str, known: Container[str]) -> str:
@@ -736,9 +682,9 @@ def _beir_notes(
     anywhere = set[str]().union(*labelled.values())
     left_out = [
         id
-        for id, query in queries.items()
+        for id, (_, metadata) in queries.items()
         if id not in kept
-        and not query.metadata.get("no_match")
+        and not metadata.get("no_match")
         and (id in labelled[split] or id not in anywhere)
     ]
     if left_out:
@@ -748,8 +694,8 @@ def _beir_notes(
         )
     shared = [
         id
-        for id, query in queries.items()
-        if query.metadata.get("no_match") and "split" not in query.metadata and id not in anywhere
+        for id, (_, metadata) in queries.items()
+        if metadata.get("no_match") and "split" not in metadata and id not in anywhere
     ]
     if shared and len(labelled) > 1:
         yield f"{counted(len(shared), 'no-match query')} without a split: in every split"
@@ -764,13 +710,8 @@ def _transcript_queries(
     half of them must agree. A prompt is left out if a skill was opened for it that is not in the
     library.
 
-    Args:
-        folder: A folder of transcripts, or one transcript.
-        find: Returns the id of a document by its name; raises `Unusable` if there is none.
-        log: Gets the files and prompts that were left out.
-
-    Raises:
-        SourceError: As `transcripts_below`, or `malformed_row` if the log is strict.
+    The log gets the files and prompts that were left out; `find` raises `Unusable` for a name that
+    no document has.
     """
     turns: dict[str, list[Turn]] = defaultdict(list)
     for path in transcripts_below(folder):
@@ -782,19 +723,16 @@ def _transcript_queries(
     queries = []
     for text, occurrences in turns.items():
         first = occurrences[0]
-        try:
+        with log.row(first.path, first.line):
             check_query(text)
             counts = Counter(find(name) for turn in occurrences for name in turn.opened)
-        except (InputError, Unusable) as error:
-            log.add(first.path, first.line, str(error))
-            continue
-        fits = {id: 1 for id, count in counts.items() if 2 * count >= len(occurrences)}
-        queries.append(
-            LabelledQuery(
-                id=f"{first.path.stem}:{first.line}",
-                text=text,
-                relevant=fits,
-                kind=OPENED if fits else UNOPENED,
+            fits = {id: 1 for id, count in counts.items() if 2 * count >= len(occurrences)}
+            queries.append(
+                LabelledQuery(
+                    id=f"{first.path.stem}:{first.line}",
+                    text=text,
+                    relevant=fits,
+                    kind=OPENED if fits else UNOPENED,
+                )
             )
-        )
     return queries

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -137,6 +138,18 @@ class ProblemLog:
             if self._strict:
                 raise SourceError("malformed_row", str(problem))
             self.problems.append(problem)
+
+    @contextmanager
+    def row(self, path: Path | str, line: int | None) -> Iterator[None]:
+        """Count a row if it cannot be used, which the block says by `Unusable` or an error.
+
+        Raises:
+            SourceError: `malformed_row`, if the log is strict.
+        """
+        try:
+            yield
+        except (Unusable, InputError) as error:
+            self.add(path, line, str(error))
 
     def hint(self) -> str:
         """Return a remark for an error that a skipped row may have caused, or an empty text."""
