@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from crossgate._lint.checking import LintReport
     from crossgate._lint.library import Finding
-    from crossgate._sources.reading import Problem
 
 FOUND = 1
 """Exit code if a finding is at least as severe as `--fail-on`."""
@@ -76,7 +75,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Check a library and print the findings, the worst first."""
     from crossgate._lint.checking import lint
-    from crossgate._lint.library import reaches
+    from crossgate._lint.library import SEVERITIES
 
     if options.audit:
         return _audit(options)
@@ -93,15 +92,25 @@ def run(options: argparse.Namespace) -> int:
         )
     findings = report.findings[: options.limit]
     if options.json:
-        show_json(_values(report, findings, loaded.left_out))
+        show_json(
+            {
+                "schema": SCHEMA,
+                "documents": report.documents,
+                "sentences": report.sentences,
+                "left_out": [asdict(problem) for problem in loaded.left_out],
+                "counts": _counts(report),
+                "findings": [finding.to_dict() for finding in findings],
+            }
+        )
     else:
         say_left_out(loaded.left_out)
         show(_text(report, findings))
-    level = options.fail_on
-    if level != _NEVER and any(finding.code == "hostile_text" for finding in report.findings):
+    if options.fail_on == _NEVER:
+        return DONE
+    if any(finding.code == "hostile_text" for finding in report.findings):
         return HOSTILE
-    fails = level != _NEVER and any(reaches(finding.severity, level) for finding in report.findings)
-    return FOUND if fails else DONE
+    failing = SEVERITIES[: SEVERITIES.index(options.fail_on) + 1]
+    return FOUND if any(finding.severity in failing for finding in report.findings) else DONE
 
 
 def _prompts(options: argparse.Namespace) -> dict[str, Sequence[str]]:
@@ -165,19 +174,6 @@ def _counts(report: LintReport) -> dict[str, int]:
 
     return {
         level: sum(finding.severity == level for finding in report.findings) for level in SEVERITIES
-    }
-
-
-def _values(
-    report: LintReport, shown: Sequence[Finding], left_out: Sequence[Problem]
-) -> dict[str, object]:
-    return {
-        "schema": SCHEMA,
-        "documents": report.documents,
-        "sentences": report.sentences,
-        "left_out": [asdict(problem) for problem in left_out],
-        "counts": _counts(report),
-        "findings": [finding.to_dict() for finding in shown],
     }
 
 

@@ -27,7 +27,7 @@ from crossgate._lint.sentences import (
     SentenceResult,
     ask,
     own_sentences,
-    split_sentences,
+    pieces,
 )
 from crossgate._retrieval.document_index import Index
 from crossgate._sources.common import printable
@@ -128,15 +128,6 @@ _CUES = (
     "use used see prefer load try choose instead route defer switch hand go skill skills tool "
     "request requests task those these them this that md for to not do when off out"
 )
-
-
-def findings(library: LintedLibrary) -> Iterator[Finding]:
-    """Yield the findings of every rule that reads only the library."""
-    shadowed = list(shadows(library))
-    yield from shadowed
-    yield from unfindable(library, {finding.id for finding in shadowed})
-    for rule in (contradictions, hubs, long_descriptions):
-        yield from rule(library)
 
 
 def confusions(
@@ -444,7 +435,7 @@ def _uses_and_exclusions(
     """Return the triggers that a description lists, and those that it excludes."""
     used: list[_Clause] = []
     excluded: list[_Clause] = []
-    for start, end in split_sentences(document.text):
+    for start, end in pieces(document.text):
         exclusion = _EXCLUDES.search(document.text[start:end])
         stop = start + exclusion.start() if exclusion else end
         opening = _USES.search(document.text, start, stop)
@@ -585,17 +576,25 @@ def lint(
     private = Index.build(with_vectors, embedder=embedder, language=language)
     words = LibraryTerms(ordered, language)
     sentences = own_sentences(ordered, words)
-    answers = ask(with_vectors, sentences, private, words, _blend(index), progress)
+    # The blend that a router without its own profile would use.
+    profile = read_profile(DEFAULT_PROFILE)
+    blend = profile.blend if profile.embedder == index.embedder else Blend()
+    answers = ask(with_vectors, sentences, private, words, blend, progress)
     linted = LintedLibrary(
         documents={document.id: document for document in ordered},
         words=words,
         answers=answers,
         places=Places(places or {}),
     )
+    shadowed = list(shadows(linted))
     listed = [
         *map(_source_problem, problems),
-        *confusions(linted, private, prompts or {}, _blend(index)),
-        *findings(linted),
+        *confusions(linted, private, prompts or {}, blend),
+        *shadowed,
+        *unfindable(linted, {finding.id for finding in shadowed}),
+        *contradictions(linted),
+        *hubs(linted),
+        *long_descriptions(linted),
         *(found for document in ordered for found in _audited(document, linted.places)[1]),
     ]
     return LintReport(
@@ -657,12 +656,6 @@ def _rank(finding: Finding) -> tuple[int, int, float, str, tuple[str, ...], str,
         0 if finding.id else finding.line or 0,
         finding.message,
     )
-
-
-def _blend(index: Index) -> Blend:
-    """Return the blend that a router without its own profile would use."""
-    profile = read_profile(DEFAULT_PROFILE)
-    return profile.blend if profile.embedder == index.embedder else Blend()
 
 
 def _source_problem(problem: Problem) -> Finding:

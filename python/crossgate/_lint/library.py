@@ -87,11 +87,6 @@ class Finding:
         return values
 
 
-def reaches(severity: Severity, level: Severity) -> bool:
-    """Return whether a severity is at least as bad as a level."""
-    return SEVERITIES.index(severity) <= SEVERITIES.index(level)
-
-
 def cut(text: str, length: int = _CUT) -> str:
     """Return a text on one line, cut to a length."""
     line = " ".join(text.split())
@@ -209,15 +204,10 @@ class LibraryTerms:
     def __init__(self, documents: Iterable[Document], language: str) -> None:
         self._language = language
         self._documents = tuple(documents)
-        self.count = len(self._documents)
-
-    def all_terms(self, text: str) -> list[str]:
-        """Return the terms of a text in reading order, repetitions included."""
-        return analyze(text, self._language)
 
     def terms(self, text: str) -> set[str]:
         """Return the different terms of a text, without stop words."""
-        return set(self.all_terms(text))
+        return set(analyze(text, self._language))
 
     @cached_property
     def in_heads(self) -> Counter[str]:
@@ -228,7 +218,7 @@ class LibraryTerms:
 
     def is_common(self, term: str) -> bool:
         """Return whether a term is in too many heads to distinguish them."""
-        return self.in_heads[term] >= max(3, COMMON * self.count)
+        return self.in_heads[term] >= max(3, COMMON * len(self._documents))
 
 
 class DocumentNames:

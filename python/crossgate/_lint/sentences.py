@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import median
 from typing import Literal
@@ -107,20 +107,14 @@ def own_sentences(documents: Iterable[Document], words: LibraryTerms) -> list[Se
     ]
 
 
-def split_sentences(text: str) -> Iterator[tuple[int, int]]:
-    """Yield start and end of each sentence of a text, without surrounding white space."""
+def pieces(text: str, end: re.Pattern[str] = _END) -> Iterator[tuple[int, int]]:
+    """Yield start and end of each sentence, or other part, of a text, without white space."""
     start = 0
-    for end in [*(match.end() for match in _END.finditer(text)), len(text)]:
-        piece = text[start:end].strip()
-        if piece:
+    for stop in [*(match.end() for match in end.finditer(text)), len(text)]:
+        if piece := text[start:stop].strip():
             first = text.index(piece, start)
             yield first, first + len(piece)
-        start = end
-
-
-def excludes(sentence: str) -> bool:
-    """Return whether a sentence is an exclusion or a referral to another document."""
-    return bool(_EXCLUDES.search(sentence))
+        start = stop
 
 
 def _of_one(document: Document, words: LibraryTerms, names: DocumentNames) -> list[Sentence]:
@@ -137,35 +131,19 @@ def _of_one(document: Document, words: LibraryTerms, names: DocumentNames) -> li
 
 def _head(document: Document) -> Iterator[Sentence]:
     """Yield the sentences of the description, and the phrases that it quotes."""
-    text = document.text
-    for start, end in split_sentences(text):
-        sentence = text[start:end]
-        if excludes(sentence):
+    for start, end in pieces(document.text):
+        sentence = document.text[start:end]
+        if _EXCLUDES.search(sentence):
             continue
         quoted = list(_QUOTED.finditer(sentence))
-        base = Sentence(
-            id=document.id, kind="description", field="text", start=start, end=end, text=sentence
-        )
         if len(sentence) > _LONGEST:
-            for first, last in _clauses(sentence):
-                clause = sentence[first:last]
-                yield replace(base, start=start + first, end=start + last, text=clause)
+            for first, last in pieces(sentence, _PAUSE):
+                if last - first <= _LONGEST:
+                    yield _cut(document, "description", start + first, start + last, "text")
         elif len(quoted) < 2:
-            yield base
+            yield _cut(document, "description", start, end, "text")
         for quote in quoted:
-            first, last = start + quote.start(1), start + quote.end(1)
-            yield replace(base, kind="trigger", start=first, end=last, text=text[first:last])
-
-
-def _clauses(sentence: str) -> Iterator[tuple[int, int]]:
-    """Yield start and end of the parts of a long sentence that can stand alone."""
-    start = 0
-    for end in [*(match.end() for match in _PAUSE.finditer(sentence)), len(sentence)]:
-        piece = sentence[start:end].strip()
-        if piece and len(piece) <= _LONGEST:
-            first = sentence.index(piece, start)
-            yield first, first + len(piece)
-        start = end
+            yield _cut(document, "trigger", start + quote.start(1), start + quote.end(1), "text")
 
 
 def _body(document: Document) -> Iterator[Sentence]:
@@ -182,13 +160,17 @@ def _body(document: Document) -> Iterator[Sentence]:
             wanted = False
             stop = _STOP.search(document.body, first)
             piece = document.body[first : stop.start() if stop else len(document.body)].rstrip()
-            if _PROSE.match(piece) and len(piece) <= _LONGEST and not excludes(piece):
+            if _PROSE.match(piece) and len(piece) <= _LONGEST and not _EXCLUDES.search(piece):
                 yield _cut(document, "line", first, first + len(piece))
 
 
-def _cut(document: Document, kind: SentenceKind, start: int, end: int) -> Sentence:
-    text = document.body[start:end]
-    return Sentence(id=document.id, kind=kind, field="body", start=start, end=end, text=text)
+def _cut(
+    document: Document, kind: SentenceKind, start: int, end: int, field: Field = "body"
+) -> Sentence:
+    text: str = getattr(document, field)
+    return Sentence(
+        id=document.id, kind=kind, field=field, start=start, end=end, text=text[start:end]
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,7 +289,7 @@ class LintedLibrary:
     documents: dict[str, Document]
     words: LibraryTerms
     answers: list[SentenceResult]
-    places: Places = field(repr=False)
+    places: Places
 
     def evidence(self, sentence: Sentence, note: str = "") -> Evidence:
         """Return a sentence as evidence, followed by a note."""
