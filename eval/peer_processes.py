@@ -170,8 +170,8 @@ def measure(environments: Path, prompt: str, times: int) -> None:
         environment = environments / peer.package
         rows = output(environment, ("python", str(FOOTPRINT), peer.package)).splitlines()
         size = float(rows[-1].split("|")[2])
-        processor = min(run[title].processor for run in runs)
-        peak = max(run[title].peak for run in runs)
+        processor = min(run[title][0] for run in runs)
+        peak = max(run[title][1] for run in runs)
         print(f"{title:30} {processor:6.0f} ms  {peak:4.0f} MiB  {size:6.1f} MB installed")
 
 

@@ -11,7 +11,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from crossgate._cli import DONE, NOTHING_RELEVANT
-from crossgate._cli.input import model_or_none, text_of
+from crossgate._cli.input import model_option, text_of
 from crossgate._cli.output import WIDTH, paint, plain, say, show, show_json
 from crossgate._support.errors import InputError
 from crossgate._support.sanitize import columns, fit
@@ -50,12 +50,10 @@ def decision_options(
         limit: What the command does without a limit, if it does not select all that pass.
     """
     parser.add_argument("--explain", action="store_true", help="show how the decision was made")
-    parser.add_argument(
+    model_option(
+        parser,
         "--reranker",
-        metavar="MODEL",
-        type=model_or_none,
-        default="default",
-        help="name of a model or plug-in, folder of a model, or none to use stage 1 alone",
+        "name of a model or plug-in, folder of a model, or none to use stage 1 alone",
     )
     parser.add_argument(
         "--profile",
@@ -117,11 +115,6 @@ def log_path(options: argparse.Namespace) -> str:
     return path
 
 
-def _named_log(options: argparse.Namespace) -> str:
-    # No shell has replaced the ~ of a variable that an agent's settings set.
-    return os.path.expanduser(options.log or os.environ.get(LOG_VARIABLE, ""))
-
-
 def _log_of_hooks() -> str:
     """Return the log that the settings of an agent name here; empty for none."""
     from crossgate._agents.hook.agents import AGENTS
@@ -134,6 +127,11 @@ def _log_of_hooks() -> str:
                 if log := options_in(command, agent).log:
                     return log
     return ""
+
+
+def _named_log(options: argparse.Namespace) -> str:
+    # No shell has replaced the ~ of a variable that an agent's settings set.
+    return os.path.expanduser(options.log or os.environ.get(LOG_VARIABLE, ""))
 
 
 def log_of(options: argparse.Namespace) -> TelemetryHook | None:

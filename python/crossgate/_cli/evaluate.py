@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from crossgate._cli import DONE
 from crossgate._cli.labelled import (
@@ -198,7 +198,11 @@ def _compare(options: argparse.Namespace) -> int:
     comparison = compare(before, after, seed=options.seed)
     if options.html:
         write_page(Path(options.html), html_comparison(comparison, before, after))
-    show(dump(_comparison_values(comparison)) if options.json else render_comparison(comparison))
+    if options.json:
+        values = {"schema": "crossgate-comparison/1", "fell": comparison.fell}
+        show(dump({**values, **asdict(comparison)}))
+    else:
+        show(render_comparison(comparison))
     return FAILED if comparison.fell else DONE
 
 
@@ -231,10 +235,6 @@ def render_comparison(comparison: Comparison) -> str:
             f"{'  FELL' if change.fell else ''}"
         )
     return "\n".join(lines)
-
-
-def _comparison_values(comparison: Comparison) -> dict[str, Any]:
-    return {"schema": "crossgate-comparison/1", "fell": comparison.fell, **asdict(comparison)}
 
 
 def _modes(text: str) -> list[Mode]:

@@ -13,7 +13,7 @@ from crossgate._cli import DONE
 from crossgate._cli.input import document_arguments, documents_of, index_of
 from crossgate._cli.output import say, say_left_out, say_skipped, show, show_json, size
 from crossgate._support.errors import IndexFileError
-from crossgate._support.files import is_free_for_index
+from crossgate._support.files import cannot_write, is_free_for_index, try_writing
 from crossgate._support.progress import progress
 from crossgate._support.wording import counted
 
@@ -46,11 +46,15 @@ def run(options: argparse.Namespace) -> int:
 
     start = perf_counter()
     output = Path(options.output)
-    _check_writable(output)
+    try:
+        try_writing(output)  # before documents are embedded
+    except OSError as error:
+        what = cannot_write(f"the index {output}", error)
+        raise IndexFileError("index_unwritable", what) from error
     examples = examples_beside(output)
     read_examples(examples)  # before documents are embedded, which takes long
     earlier = _earlier_index(output)
-    loaded = _with_servers(options) if options.mcp else documents_of(options)
+    loaded = documents_of(options, options.mcp)
     say_skipped(loaded.problems, ", ".join([*options.source, *options.mcp]))
     say_left_out(loaded.left_out)
     if options.embedder is None:
@@ -113,27 +117,6 @@ def _built(
             reuse=earlier,
             progress=report,
         )
-
-
-def _with_servers(options: argparse.Namespace) -> Loaded:
-    """Read the sources and the tools and skills of the servers."""
-    from crossgate._agents.mcp.listing import list_served
-    from crossgate._sources.reading import read_sources
-
-    servers = [list_served(command, warn=say) for command in options.mcp]
-    return read_sources(options.source, kind=options.kind, servers=servers)
-
-
-def _check_writable(path: Path) -> None:
-    """Check that the index file can be written, before documents are embedded."""
-    from crossgate._support.files import cannot_write, try_writing
-
-    try:
-        try_writing(path)
-    except OSError as error:
-        raise IndexFileError(
-            "index_unwritable", cannot_write(f"the index {path}", error)
-        ) from error
 
 
 def _earlier_index(path: Path) -> Index | None:

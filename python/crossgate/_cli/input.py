@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from crossgate._cli.output import say
 from crossgate._support.errors import InputError
 from crossgate._support.files import read_source
 from crossgate._support.limits import CANDIDATES_BYTES
@@ -34,6 +35,11 @@ def model_or_none(text: str) -> str | None:
     return None if text == "none" else text
 
 
+def model_option(parser: argparse.ArgumentParser, name: str, text: str) -> None:
+    """Add an option for a model, or `none`."""
+    parser.add_argument(name, metavar="MODEL", type=model_or_none, default="default", help=text)
+
+
 def document_arguments(parser: argparse.ArgumentParser, *, sources: str = "+") -> None:
     """Add the arguments for documents and for indexing them.
 
@@ -52,23 +58,22 @@ def document_arguments(parser: argparse.ArgumentParser, *, sources: str = "+") -
         default="auto",
         help="type of the sources (default: detect it)",
     )
-    parser.add_argument(
-        "--embedder",
-        metavar="MODEL",
-        type=model_or_none,
-        default="default",
-        help="name or folder of a model, or none to use only words",
-    )
+    model_option(parser, "--embedder", "name or folder of a model, or none to use only words")
     parser.add_argument(
         "--language", default="english", help="language of the stemmer, or none (default: english)"
     )
 
 
-def documents_of(options: argparse.Namespace) -> Loaded:
-    """Return the documents of the arguments."""
+def documents_of(options: argparse.Namespace, servers: Sequence[str] = ()) -> Loaded:
+    """Return the documents of the arguments, and what the MCP servers of some commands offer."""
     from crossgate._sources.reading import read_sources
 
-    return read_sources(options.source, kind=options.kind)
+    served = []
+    if servers:
+        from crossgate._agents.mcp.listing import list_served
+
+        served = [list_served(command, warn=say) for command in servers]
+    return read_sources(options.source, kind=options.kind, servers=served)
 
 
 def index_of(loaded: Loaded, options: argparse.Namespace) -> Index:

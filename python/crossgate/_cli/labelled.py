@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crossgate._cli.input import at_least, model_or_none
+from crossgate._cli.input import at_least, model_option
 from crossgate._cli.output import say_skipped
 from crossgate._support.errors import InputError, SourceError
 from crossgate._support.files import atomic_write, cannot_write, try_writing
@@ -111,13 +111,7 @@ def labelled_options(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help="folder to keep the stored runs in; datasets of one name get a number",
     )
-    parser.add_argument(
-        "--embedder",
-        metavar="MODEL",
-        type=model_or_none,
-        default="default",
-        help="name, folder, or none",
-    )
+    model_option(parser, "--embedder", "name, folder, or none")
     parser.add_argument("--reranker", metavar="MODEL", default="default", help="name or folder")
 
 
@@ -303,25 +297,20 @@ def runs_folder(path: str | None) -> Iterator[Path]:
 
 
 def check_writable(path: Path) -> None:
-    """Refuse a file that cannot be written before anything is measured.
-
-    Raises:
-        SourceError: `unwritable`.
-    """
-    try:
+    """Refuse a file that cannot be written before anything is measured."""
+    with _writing(path):
         try_writing(path)
-    except OSError as error:
-        raise SourceError("unwritable", cannot_write(path, error)) from error
 
 
 def write_page(path: Path, text: str) -> None:
-    """Write a page or a chart as a whole.
+    """Write a page or a chart as a whole."""
+    with _writing(path), atomic_write(path) as stream:
+        stream.write(text)
 
-    Raises:
-        SourceError: `unwritable`.
-    """
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
     try:
-        with atomic_write(path) as stream:
-            stream.write(text)
+        yield
     except OSError as error:
         raise SourceError("unwritable", cannot_write(path, error)) from error

@@ -8,12 +8,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, cycle
 from pathlib import Path
 from statistics import median, quantiles
-from typing import Any
+from typing import Any, NamedTuple
 
 import crossgate._core as _core
 from crossgate._cli.demo import SKILLS
@@ -40,53 +39,29 @@ _CLEAR = "merge these three PDF files into one"
 _UNCLEAR = "write up what changed in this branch"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """How the sections measure.
-
-    Attributes:
-        repetitions: How often each case is timed.
-        sizes: Numbers of documents.
-    """
+class Settings(NamedTuple):
+    """How often each case is timed, and the numbers of documents."""
 
     repetitions: int
     sizes: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
-    """The time, memory or size of one case.
-
-    Attributes:
-        case: The task, such as `1,000 documents`.
-        unit: Unit of the values: `ms`, `s`, `MB`, `MiB`, or `per second`.
-        values: One measurement per repetition.
-    """
+class Figure(NamedTuple):
+    """The time, memory or size of one case, such as `1,000 documents`, at each repetition."""
 
     case: str
     unit: str
     values: tuple[float, ...]
 
-    @property
-    def median(self) -> float:
-        """The median of the measurements."""
-        return median(self.values)
-
-    @property
-    def quartiles(self) -> tuple[float, float]:
-        """The lower and the upper quartile of the measurements."""
-        if len(self.values) < 2:
-            return self.values[0], self.values[0]
-        low, _, high = quantiles(self.values, n=4, method="inclusive")
-        return low, high
-
     def to_dict(self) -> dict[str, Any]:
         """Return the figure as JSON values."""
-        low, high = self.quartiles
+        low = high = self.values[0]
+        if len(self.values) > 1:
+            low, _, high = quantiles(self.values, n=4, method="inclusive")
         return {
             "case": self.case,
             "unit": self.unit,
-            "median": self.median,
+            "median": median(self.values),
             "quartiles": [low, high],
             "repetitions": len(self.values),
         }
@@ -113,17 +88,17 @@ def timed(
             values[name].append(each / seconds if each else seconds * 1e3)
     for name, measurements in values.items():
         unit = "per second" if each else "ms"
-        yield Figure(case=name, unit=unit, values=tuple(measurements))
+        yield Figure(name, unit, tuple(measurements))
 
 
 def table(figures: Sequence[Figure]) -> str:
     """Return figures as a table in Markdown."""
     rows = ["| | median | quartiles | |", "| --- | --- | --- | --- |"]
     for figure in figures:
-        low, high = map(_number, figure.quartiles)
-        rows.append(
-            f"| {figure.case} | {_number(figure.median)} | {low} to {high} | {figure.unit} |"
-        )
+        values = figure.to_dict()
+        low, high = map(_number, values["quartiles"])
+        middle = _number(values["median"])
+        rows.append(f"| {figure.case} | {middle} | {low} to {high} | {figure.unit} |")
     return "\n".join(rows)
 
 
@@ -147,8 +122,7 @@ def processes(settings: Settings) -> Iterator[Figure]:
         cases = {case: partial(_finished, command) for case, command in commands.items()}
         yield from timed(cases, settings.repetitions)
         for case, command in commands.items() if sys.platform != "win32" else ():
-            peaks = tuple(usage_of(command).peak for _ in range(3))
-            yield Figure(case=case, unit="MiB", values=peaks)
+            yield Figure(case, "MiB", tuple(usage_of(command)[1] for _ in range(3)))
 
 
 def routes(settings: Settings) -> Iterator[Figure]:
@@ -221,7 +195,7 @@ def growth(settings: Settings) -> Iterator[Figure]:
     """An index of growing size: documents of 60 words with precomputed vectors."""
     for size in settings.sizes:
         for step, unit, values in _growth(size, settings):
-            yield Figure(case=f"{counted(size, 'document')}: {step}", unit=unit, values=values)
+            yield Figure(f"{counted(size, 'document')}: {step}", unit, values)
 
 
 def _growth(size: int, settings: Settings) -> Iterator[tuple[str, str, tuple[float, ...]]]:
@@ -258,7 +232,7 @@ def _growth(size: int, settings: Settings) -> Iterator[tuple[str, str, tuple[flo
             "index.search(sys.argv[2], [1.0] * 384, per_channel=10)"
         )
         if sys.platform != "win32":
-            peak = usage_of([*_PYTHON, "-c", script, str(file), words[0]]).peak
+            _, peak = usage_of([*_PYTHON, "-c", script, str(file), words[0]])
             yield "memory of one search", "MiB", (peak,)
 
 
@@ -385,27 +359,17 @@ print(used.ru_utime + used.ru_stime, used.ru_maxrss)
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
-    """Processor time and memory of a process.
-
-    Attributes:
-        processor: Processor time of all threads, in ms.
-        peak: Peak memory in MiB.
-    """
-
-    processor: float
-    peak: float
-
-
-def usage_of(command: Sequence[str]) -> Usage:
-    """Run a command without input and output, and return its usage; not on Windows.
+def usage_of(command: Sequence[str]) -> tuple[float, float]:
+    """Run a command without input and output; not on Windows.
 
     Args:
         command: Path of the program, and its arguments.
+
+    Returns:
+        The processor time of all its threads in ms, and its peak memory in MiB.
     """
     starter = [sys.executable, "-P", "-S", "-c", _STARTER, *command]
     done = subprocess.run(starter, capture_output=True, check=True)  # noqa: S603, the caller's
     seconds, peak = done.stdout.split()
     unit = 1 << 20 if sys.platform == "darwin" else 1 << 10
-    return Usage(processor=1e3 * float(seconds), peak=int(peak) / unit)
+    return 1e3 * float(seconds), int(peak) / unit

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crossgate._cli import DONE
-from crossgate._cli.input import model_or_none
+from crossgate._cli.input import model_option
 from crossgate._cli.output import say, show_json
 from crossgate._support.errors import InputError
 from crossgate._support.files import file_lock
@@ -36,13 +36,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--unix", metavar="FILE", help="a unix socket instead, for this user alone")
     parser.add_argument("--host", default="127.0.0.1", help="address (default: 127.0.0.1)")
     parser.add_argument("-i", "--index", metavar="FILE", help="index for /route")
-    parser.add_argument(
-        "--reranker",
-        metavar="MODEL",
-        type=model_or_none,
-        default="default",
-        help="see crossgate rerank",
-    )
+    model_option(parser, "--reranker", "see crossgate rerank")
     parser.add_argument("--profile", metavar="FILE", help="calibration profile for reranking")
     parser.add_argument("--policy", metavar="FILE", help="policy: the settings that you choose")
     parser.add_argument(

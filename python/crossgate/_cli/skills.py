@@ -6,12 +6,12 @@ import argparse
 import os
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from crossgate._agents.hook.agents import AGENTS, Agent
 from crossgate._cli import DONE, NOTHING_RELEVANT
 from crossgate._cli.output import plain, say, show, show_json
-from crossgate._cli.usage import read_all_turns
+from crossgate._cli.usage import read_all_turns, transcripts_option
 from crossgate._support.errors import InputError, SourceError
 from crossgate._support.sanitize import fit
 from crossgate._support.wording import counted
@@ -39,11 +39,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--agent", choices=list(AGENTS), help="which agent (default: all for list, else claude)"
     )
-    parser.add_argument(
-        "--transcripts",
-        metavar="FOLDER",
-        help="transcripts of Claude Code (default: projects in ~/.claude or CLAUDE_CONFIG_DIR)",
-    )
+    transcripts_option(parser)
     parser.add_argument(
         "--dry-run",
         action="store_true",
@@ -80,7 +76,15 @@ def _list(options: argparse.Namespace) -> int:
                         "tokens": total_tokens(skills),
                         "budget_tokens": budgets[name].chars // 4 if name in budgets else None,
                         "budget_checked": budgets[name].checked if name in budgets else None,
-                        "skills": [_values(skill) for skill in skills],
+                        "skills": [
+                            {
+                                **asdict(skill),
+                                "path": str(skill.path),
+                                "loaded": str(skill.loaded),
+                                "last_use": skill.last_use or None,
+                            }
+                            for skill in skills
+                        ],
                     }
                     for name, skills in found.items()
                 ]
@@ -89,11 +93,6 @@ def _list(options: argparse.Namespace) -> int:
     else:
         show("\n".join(_lines(found, budgets)) if found else "no agent here has skills")
     return DONE if found else NOTHING_RELEVANT
-
-
-def _values(skill: ListedSkill) -> dict[str, Any]:
-    paths = {"path": str(skill.path), "loaded": str(skill.loaded)}
-    return {**asdict(skill), **paths, "last_use": skill.last_use or None}
 
 
 def _agents_here() -> list[Agent]:

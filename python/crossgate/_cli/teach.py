@@ -9,7 +9,7 @@ from typing import Any
 
 from crossgate._agents.hook.agents import AGENTS
 from crossgate._cli import DONE
-from crossgate._cli.input import model_or_none, text_of
+from crossgate._cli.input import model_option, text_of
 from crossgate._cli.output import plain, show, show_json
 from crossgate._support.progress import progress
 from crossgate._support.sanitize import fit
@@ -34,13 +34,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     lesson.add_argument(
         "--nothing", action="store_true", help="the prompt should select no skill at all"
     )
-    parser.add_argument(
-        "--reranker",
-        metavar="MODEL",
-        type=model_or_none,
-        default="default",
-        help="model of stage 2 by which known prompts are decided, or none",
-    )
+    text = "model of stage 2 by which known prompts are decided, or none"
+    model_option(parser, "--reranker", text)
 
 
 def run(options: argparse.Namespace) -> int:

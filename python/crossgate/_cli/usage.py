@@ -25,11 +25,7 @@ _PROMPT_WIDTH = 100
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.add_argument(
-        "--transcripts",
-        metavar="FOLDER",
-        help="transcripts of Claude Code (default: projects in ~/.claude or CLAUDE_CONFIG_DIR)",
-    )
+    transcripts_option(parser)
     parser.add_argument(
         "--prompts",
         choices=("used", "unused", "unprompted", "neither"),
@@ -52,6 +48,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         help="replay the last 100 prompts with these options of the hook, as in "
         "--what-if '--min-confidence 0.4', and with those in use; may be repeated",
+    )
+
+
+def transcripts_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option that `read_all_turns` takes."""
+    parser.add_argument(
+        "--transcripts",
+        metavar="FOLDER",
+        help="transcripts of Claude Code (default: projects in ~/.claude or CLAUDE_CONFIG_DIR)",
     )
 
 
