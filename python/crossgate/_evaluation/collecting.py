@@ -33,10 +33,9 @@ from crossgate._evaluation.stored_runs import (
 )
 from crossgate._reranking.chain import load
 from crossgate._reranking.contract import NO_DEADLINE, PairScore, Reranker, passages_of
-from crossgate._reranking.cross_encoder import CrossEncoder
 from crossgate._retrieval.document_index import Index, check_documents
 from crossgate._retrieval.embedding import Embedder
-from crossgate._runtime.model_files import PASSAGE_RERANKER
+from crossgate._runtime.model_files import PASSAGE_RERANKER, ROUTING_RERANKER
 from crossgate._sources.common import Unusable
 from crossgate._sources.reading import Problem
 from crossgate._sources.rows import parse_json
@@ -98,15 +97,7 @@ class UnreadPairs(Mapping[str, PairScore]):
 
 
 def read_ahead(queries: Sequence[StoredQuery], candidates: int | None = None) -> None:
-    """Read the first candidates of queries, or all, where that was left for later.
-
-    Args:
-        queries: Queries of a run.
-        candidates: How many, in the order of `scored`; None for all.
-
-    Raises:
-        ModelError: As `UnreadPairs.read` does.
-    """
+    """Read the first candidates of queries, or all, where that was left for later."""
     left = [query for query in queries if isinstance(query.pairs, UnreadPairs)]
     for query in in_progress(left, "reading"):
         if isinstance(query.pairs, UnreadPairs):
@@ -175,39 +166,29 @@ def measure(
         raise InputError("out_of_range", message)
     if remote is not None:
         remote.score("warm up", passages_of(["warm up"]), deadline=NO_DEADLINE)
-    setup = _measured(dataset, profile, policy, embedder, reranker, remote, modes, seed)
+    setup = _measured(
+        dataset,
+        profile=profile,
+        policy=policy,
+        embedder=embedder,
+        reranker=reranker,
+        remote=remote,
+        modes=modes,
+        seed=seed,
+    )
     every = max(1, len(dataset.queries) // max(1, repeated)) if repeated else 0
     write_run(output, setup.header, _route_all(setup, every, complete=True))
 
 
-def measure_for_fit(
-    dataset: Dataset,
-    output: Path,
-    *,
-    profile: Profile | str | PathLike[str] | None = None,
-    embedder: Embedder | str | None = "default",
-    reranker: Reranker | str | PathLike[str] = "default",
-    seed: int = 0,
-) -> Run:
+def measure_for_fit(dataset: Dataset, output: Path, **options: Any) -> Run:
     """Route every query in the mode `always`, and leave further candidates to be read when needed.
 
     A fit needs the scores of all candidates for some of the queries only. `pairs` of each query
-    reads the missing scores, so the fit equals that of a complete run and takes less time.
-
-    Args:
-        dataset: The dataset.
-        output: The file to write, a run that lacks the candidates outside the pools.
-        profile: As for `measure`.
-        embedder: As for `measure`.
-        reranker: As for `measure`.
-        seed: As for `measure`.
-
-    Raises:
-        InputError: If a document cannot be indexed.
-        ModelError: If a model cannot be loaded or run.
-        ProfileError: If the profile cannot be read, or was fitted for other models.
+    reads the missing scores, so the fit equals that of a complete run and takes less time. The file
+    gets a run that lacks the candidates outside the pools. The options and errors are those of
+    `measure`.
     """
-    setup = _measured(dataset, profile, None, embedder, reranker, None, ("always",), seed)
+    setup = _measured(dataset, modes=("always",), **options)
     write_run(output, setup.header, _route_all(setup, 0, complete=False))
     run = read_run(output)
     return replace(run, queries=tuple(map(setup.with_unread, run.queries)))
@@ -257,16 +238,19 @@ class _Measured:
 
 def _measured(
     dataset: Dataset,
-    profile: Profile | str | PathLike[str] | None,
-    policy: Policy | str | PathLike[str] | None,
-    embedder: Embedder | str | None,
-    reranker: Reranker | str | PathLike[str],
-    remote: Reranker | None,
-    modes: Sequence[Mode],
-    seed: int,
+    *,
+    profile: Profile | str | PathLike[str] | None = None,
+    policy: Policy | str | PathLike[str] | None = None,
+    embedder: Embedder | str | None = "default",
+    reranker: Reranker | str | PathLike[str] = "default",
+    remote: Reranker | None = None,
+    modes: Sequence[Mode] = MODES,
+    seed: int = 0,
 ) -> _Measured:
-    index = _index(dataset, embedder)
-    stage2 = _load_reranker(reranker) if {"gated", "always"} & set(modes) else None
+    with progress("embedding") as report:
+        index = Index.build(dataset.documents, embedder=embedder, progress=report)
+    needed = {"gated", "always"} & set(modes)
+    stage2 = _loaded(reranker, ROUTING_RERANKER) if needed else None
     gated = Router(index, reranker=stage2, profile=profile, policy=policy)
     routers = {}
     for mode in modes:
@@ -297,20 +281,11 @@ def _measured(
     return _Measured(dataset, index, routers, stage2, header)
 
 
-def _load_reranker(reranker: Reranker | str | PathLike[str]) -> Reranker:
-    """Return a reranker, loading it if it is given by name or folder.
-
-    Raises:
-        ModelError: If the model cannot be used.
-    """
+def _loaded(reranker: Reranker | str | PathLike[str], default: str) -> Reranker:
+    """Return a reranker, loading it if it is given by name or folder."""
     if not isinstance(reranker, str | PathLike):
         return reranker
-    return CrossEncoder() if reranker == "default" else load(reranker)
-
-
-def _index(dataset: Dataset, embedder: Embedder | str | None) -> Index:
-    with progress("embedding") as report:
-        return Index.build(dataset.documents, embedder=embedder, progress=report)
+    return load(default if reranker == "default" else reranker)
 
 
 def _route_all(measured: _Measured, every: int, *, complete: bool) -> Iterator[StoredQuery]:
@@ -500,9 +475,7 @@ def measure_candidates(
     if limit is not None and limit < len(rows):
         positions = random.Random(seed).sample(range(len(rows)), max(1, limit))  # noqa: S311, a sample
         rows = [rows[position] for position in sorted(positions)]
-    model = reranker
-    if isinstance(model, str | PathLike):
-        model = load(PASSAGE_RERANKER if model == "default" else model)
+    model = _loaded(reranker, PASSAGE_RERANKER)
     before = as_profile(PASSAGE_PROFILE if profile is None else profile)
     if profile is None and before.reranker != model.identity:
         before = Profile()

@@ -24,7 +24,7 @@ from crossgate._support.checks import check_path
 from crossgate._support.errors import SourceError
 from crossgate._support.files import read_source
 from crossgate._support.limits import EVALUATION_BYTES
-from crossgate._support.wording import counted, share_of
+from crossgate._support.wording import counted, noun_for, share_of
 
 REPORTS_SCHEMA = "crossgate-evals/1"
 """Schema of a file of several reports, as `crossgate eval --json` prints it."""
@@ -181,21 +181,18 @@ def _check_alike(
     """Refuse reports on other documents or labels, and note what else differs."""
     for what, key in (("documents", "corpus"), ("queries or labels", "labels")):
         if before["header"][key] != after["header"][key]:
-            raise SourceError(
-                "not_comparable", f"the {what} of {name} differ: run both on the same"
-            )
+            problem = f"the {what} of {name} differ: run both on the same"
+            raise SourceError("not_comparable", problem)
     # Leaving out queries with `--unnamed` changes neither fingerprint.
     if Counter(before["ids"]) != Counter(after["ids"]):
-        raise SourceError(
-            "not_comparable",
+        problem = (
             f"not the same queries of {name}: {len(before['ids'])} before, {len(after['ids'])} "
-            "after; use --unnamed for both or for none",
+            "after; use --unnamed for both or for none"
         )
+        raise SourceError("not_comparable", problem)
     if len(set(before["ids"])) < len(before["ids"]):
-        raise SourceError(
-            "not_comparable",
-            f"an id occurs twice among the queries of {name}: measure both again",
-        )
+        problem = f"an id occurs twice among the queries of {name}: measure both again"
+        raise SourceError("not_comparable", problem)
     for role in ("embedder", "reranker", "remote"):
         old, new = before["header"].get(role), after["header"].get(role)
         if old != new:
@@ -347,7 +344,7 @@ def _dataset(
         yield _changes_table(changed, most) if changed else ""
         if len(changed) < len(mine):
             same = len(mine) - len(changed)
-            what = "1 metric is" if same == 1 else f"{same} metrics are"
+            what = f"{counted(same, 'metric')} {noun_for(same, 'is', 'are')}"
             yield f'<p class="soft">{what} the same in both.</p>'
         for moves in comparison.moved:
             if (moves.dataset, moves.mode) == (name, mode):
@@ -382,5 +379,5 @@ def _queries(moved: Moved) -> Iterator[str]:
     ):
         if ids:
             names = ", ".join(f"<code>{escape(id)}</code>" for id in ids)
-            count = f"{len(ids)} {'query' if len(ids) == 1 else 'queries'}"
+            count = f"{len(ids)} {noun_for(len(ids), 'query')}"
             yield f"<details><summary>{count} {what}</summary><p>{names}</p></details>"

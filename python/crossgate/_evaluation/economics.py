@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,8 +11,8 @@ import numpy as np
 import crossgate._core as _core
 from crossgate._core import Answer, Policy, Profile
 from crossgate._evaluation.metrics import is_right
-from crossgate._evaluation.statistics import Interval, area_interval, mean, means
-from crossgate._evaluation.stored_runs import Mode, StoredQuery
+from crossgate._evaluation.statistics import Array, Interval, area_interval, mean, means
+from crossgate._evaluation.stored_runs import STAGES, Mode, StoredQuery
 from crossgate._values.results import RouteResult, Verdict
 
 POINTS = 40
@@ -175,8 +174,8 @@ def trade_off(
     queries: Sequence[StoredQuery],
     profile: Profile,
     policy: Policy,
-    stage1_values: Sequence[tuple[float | None, float | None]],
-    stage2_values: Sequence[tuple[float | None, float | None]],
+    stage1: Array,
+    stage2: Array,
 ) -> tuple[CurvePoint, ...]:
     """Return skip rate and quality as the winner's leads vary and all else stays the same.
 
@@ -187,9 +186,9 @@ def trade_off(
         queries: The stored queries.
         profile: The profile whose leads vary.
         policy: The policy in use.
-        stage1_values: For each query, recall@1 and whether it is a false positive if stage 1
-            decides; None where the query does not count.
-        stage2_values: The same if stage 2 decides.
+        stage1: Recall@1 and false positives of each query if stage 1 decides, of shape (queries,
+            2); NaN where the query does not count.
+        stage2: The same if stage 2 decides.
     """
     winner = profile.winner
     fitted = winner.agreed is not None
@@ -229,19 +228,18 @@ def trade_off(
         for factor in sorted({0.0, *factors, 2 * max(factors, default=0.5) + 1})
     ]
     settings.append((1.0 if fitted else settings[-1][0], profile, True))
+    empty = np.where(np.isnan(stage1), np.nan, 0.0)  # is neither right nor a false positive
     points = []
     for factor, setting, shipped in settings:
-        verdicts = [decided.verdict for decided in gated(setting)]
-        outcomes = [
-            _outcome(verdict, stage1, stage2)
-            for verdict, stage1, stage2 in zip(verdicts, stage1_values, stage2_values, strict=True)
-        ]
+        verdicts = np.array([decided.verdict for decided in gated(setting)])[:, None]
+        clear, nothing = verdicts == Verdict.CONFIDENT, verdicts == Verdict.NOTHING_RELEVANT
+        outcomes = np.select([nothing, clear], [empty, stage1], stage2)
         points.append(
             CurvePoint(
                 factor=factor,
-                skip_rate=sum(verdict != Verdict.AMBIGUOUS for verdict in verdicts) / len(queries),
-                recall=_mean([recall for recall, _ in outcomes]),
-                false_positive_rate=_mean([injected for _, injected in outcomes]),
+                skip_rate=int((nothing | clear).sum()) / len(queries),
+                recall=_mean(outcomes[:, 0]),
+                false_positive_rate=_mean(outcomes[:, 1]),
                 shipped=shipped,
             )
         )
@@ -275,11 +273,12 @@ def abstention(
     first, second = (
         np.array(
             [
-                _or_nan(result.confidence if by_confidence else result.any_fits)
+                result.confidence if by_confidence else result.any_fits
                 for result in without_thresholds[mode]
-            ]
+            ],
+            dtype=np.float64,
         )
-        for mode in _BOTH
+        for mode in STAGES
     )
     matched = np.array([bool(query.relevant) for query in queries])
     if np.isnan(first).all() or np.isnan(second).all() or matched.all() or not matched.any():
@@ -288,11 +287,11 @@ def abstention(
         mode: np.array(
             [is_right(*pair) for pair in zip(queries, without_thresholds[mode], strict=True)]
         )
-        for mode in _BOTH
+        for mode in STAGES
     }
     # A guardrail may have left nothing, however confident the stage is.
     picked = {
-        mode: np.array([bool(result.ids) for result in without_thresholds[mode]]) for mode in _BOTH
+        mode: np.array([bool(result.ids) for result in without_thresholds[mode]]) for mode in STAGES
     }
     clear = np.array(
         [result.verdict is Verdict.CONFIDENT for result in without_thresholds["gated"]]
@@ -321,24 +320,6 @@ def abstention(
     return tuple(points)
 
 
-_BOTH: tuple[Mode, Mode] = ("never", "always")
-
-
-def _or_nan(probability: float | None) -> float:
-    return math.nan if probability is None else probability
-
-
-def _outcome(
-    verdict: str,
-    stage1: tuple[float | None, float | None],
-    stage2: tuple[float | None, float | None],
-) -> tuple[float | None, float | None]:
-    if verdict == Verdict.NOTHING_RELEVANT:  # an empty answer is neither right nor injected
-        recall, injected = stage1
-        return None if recall is None else 0.0, None if injected is None else 0.0
-    return stage1 if verdict == Verdict.CONFIDENT else stage2
-
-
 def _total(query: StoredQuery, mode: str) -> float | None:
     steps = query.milliseconds.get(mode)
     return None if steps is None else steps["total"]
@@ -353,8 +334,8 @@ def _latency(path: str, times: Sequence[float | None]) -> Latency | None:
     return Latency(path=path, count=len(milliseconds), p50=p50, p95=p95, p99=p99, spread=spread)
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
-    numbers = [value for value in values if value is not None]
+def _mean(column: Array) -> float | None:
+    numbers = column[~np.isnan(column)].tolist()
     return sum(numbers) / len(numbers) if numbers else None
 
 
@@ -412,12 +393,10 @@ def measure_shortlists(
     matched = np.array([bool(query.relevant) for query in queries])
     sizes = np.array([float(len(result.shortlist)) for result in results])
     lists = [{hit.id for hit in result.shortlist} for result in results]
-    any_listed = np.array(
-        [bool(ids & set(query.relevant)) for ids, query in zip(lists, queries, strict=True)]
-    )
-    all_listed = np.array(
-        [ids >= set(query.relevant) for ids, query in zip(lists, queries, strict=True)]
-    )
+    fitting = [set(query.relevant) for query in queries]
+    any_listed, all_listed = np.array(
+        [(bool(ids & fits), ids >= fits) for ids, fits in zip(lists, fitting, strict=True)]
+    ).T
     promised = {result.coverage for result in results} - {None}
     characters = [
         float(sum(query.lengths[id] for id in ids))
@@ -569,26 +548,22 @@ def reliability(
     A probability that no query has is left out.
     """
     pairs = list(zip(queries, results, strict=True))
-    cases_by_rank = [
-        (
-            0,
-            [
-                (result.any_fits, any(hit.id in query.relevant for hit in result.hits))
-                for query, result in pairs
-                if result.any_fits is not None
-            ],
-        )
-    ]
+    cases = {
+        0: [
+            (result.any_fits, any(hit.id in query.relevant for hit in result.hits))
+            for query, result in pairs
+            if result.any_fits is not None
+        ]
+    }
     for rank in range(1, RANKS + 1):
-        cases_of_rank = [
+        cases[rank] = [
             (hit.relevance, hit.id in query.relevant)
             for query, result in pairs
             for hit in result.hits[rank - 1 : rank]
             if hit.relevance is not None
         ]
-        cases_by_rank.append((rank, cases_of_rank))
     return tuple(
-        Reliability(rank=rank, bins=_bins(cases)) for rank, cases in cases_by_rank if cases
+        Reliability(rank=rank, bins=_bins(of_rank)) for rank, of_rank in cases.items() if of_rank
     )
 
 
@@ -644,51 +619,39 @@ class Histogram:
     no_match: tuple[int, ...]
 
 
-def signals_of(query: StoredQuery, always: RouteResult | None) -> dict[str, float]:
+SignalRows = Sequence[tuple[bool, Mapping[str, float]]]
+"""For each query whether it has a match, and its signals."""
+
+
+def signals_of(queries: Sequence[StoredQuery], always: Sequence[RouteResult] | None) -> SignalRows:
     """Return the gate's signals, and with stage 2 its first logit and its probabilities."""
-    values = {
-        name: float(value) for name, value in (query.signals or {}).items() if value is not None
-    }
-    if always is not None and always.hits and always.hits[0].rerank_score is not None:
-        values["rerank_score"] = always.hits[0].rerank_score
-    if always is not None and always.confidence is not None:
-        values["confidence"] = always.confidence
-    if always is not None and always.any_fits is not None:
-        values["any_fits"] = always.any_fits
-    return values
+    rows = []
+    for position, query in enumerate(queries):
+        values = {**(query.signals or {})}
+        if always is not None:
+            result = always[position]
+            values["rerank_score"] = result.hits[0].rerank_score if result.hits else None
+            values |= {"confidence": result.confidence, "any_fits": result.any_fits}
+        known = {name: float(value) for name, value in values.items() if value is not None}
+        rows.append((bool(query.relevant), known))
+    return rows
 
 
 def strengths(
-    queries: Sequence[StoredQuery],
-    never: Sequence[RouteResult] | None,
-    always: Sequence[RouteResult] | None,
-    *,
-    seed: int,
+    rows: SignalRows, worth: Sequence[bool] | None, *, seed: int
 ) -> tuple[SignalStrength, ...]:
     """Return the strength of each signal, the strongest for *rerank?* first.
 
     Args:
-        queries: The stored queries.
-        never: Their results without stage 2; None leaves out the first question.
-        always: Their results with it; None leaves out the first question.
+        rows: The signals of the queries.
+        worth: Whether stage 2 is right where stage 1 is not; None leaves out the first question.
         seed: Of the intervals.
     """
-    matched = [bool(query.relevant) for query in queries]
-    worth: list[bool] | None = None
-    if never is not None and always is not None:
-        worth = [
-            not is_right(query, stage1) and is_right(query, stage2)
-            for query, stage1, stage2 in zip(queries, never, always, strict=True)
-        ]
-    rows = [
-        signals_of(query, None if always is None else always[position])
-        for position, query in enumerate(queries)
-    ]
     areas = []
-    for name in dict.fromkeys(name for row in rows for name in row):
-        positions = [position for position, row in enumerate(rows) if name in row]
-        values = np.array([rows[position][name] for position in positions])
-        labels = np.array([matched[position] for position in positions])
+    for name in dict.fromkeys(name for _, row in rows for name in row):
+        positions = [position for position, (_, row) in enumerate(rows) if name in row]
+        values = np.array([rows[position][1][name] for position in positions])
+        labels = np.array([rows[position][0] for position in positions])
         rerank = None
         # These are known only after the reranker has run, so they cannot decide whether to run it.
         if worth is not None and name not in ("rerank_score", "confidence", "any_fits"):
@@ -703,14 +666,8 @@ def strengths(
     )
 
 
-def histograms(
-    queries: Sequence[StoredQuery], always: Sequence[RouteResult] | None
-) -> tuple[Histogram, ...]:
+def histograms(rows: SignalRows) -> tuple[Histogram, ...]:
     """Return how the best scores of stage 1, the first logit and the probabilities spread."""
-    rows = [
-        (bool(query.relevant), signals_of(query, None if always is None else always[position]))
-        for position, query in enumerate(queries)
-    ]
     return tuple(
         _histogram(name, rows)
         for name in ("cosine", "bm25", "rerank_score", "any_fits", "confidence")
@@ -718,7 +675,7 @@ def histograms(
     )
 
 
-def _histogram(name: str, rows: Sequence[tuple[bool, Mapping[str, float]]]) -> Histogram:
+def _histogram(name: str, rows: SignalRows) -> Histogram:
     match = [values[name] for matched, values in rows if matched and name in values]
     no_match = [values[name] for matched, values in rows if not matched and name in values]
     low, high = min(match + no_match), max(match + no_match)

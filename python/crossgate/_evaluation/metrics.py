@@ -12,7 +12,8 @@ from crossgate._values.results import RouteResult, Verdict
 
 def recall(ranking: Sequence[str], relevant: Mapping[str, int], k: int) -> float:
     """Return recall@k in [0, 1]: |relevant in the first k| / |relevant|."""
-    return _hits(ranking, relevant, k) / len(relevant)
+    _check(relevant, k)
+    return sum(id in relevant for id in ranking[:k]) / len(relevant)
 
 
 def reciprocal_rank(ranking: Sequence[str], relevant: Mapping[str, int], k: int) -> float:
@@ -40,11 +41,6 @@ def ndcg(ranking: Sequence[str], relevant: Mapping[str, int], k: int) -> float:
 
 def _discounted(grades: Sequence[int]) -> float:
     return sum(grade / math.log2(rank + 1) for rank, grade in enumerate(grades, start=1))
-
-
-def _hits(ranking: Sequence[str], relevant: Mapping[str, int], k: int) -> int:
-    _check(relevant, k)
-    return sum(id in relevant for id in ranking[:k])
 
 
 def _check(relevant: Mapping[str, int], k: int) -> None:

@@ -39,6 +39,9 @@ _CUT_RATES = (0.02, 0.40)
 with more, the pools are too large."""
 
 
+_Point = TypeVar("_Point", bound=CurvePoint | AbstentionPoint | CoveragePoint)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """One row of a table.
@@ -94,19 +97,19 @@ class Section:
     parts: tuple[str | Table | Chart, ...]
 
 
-def share(interval: Interval | None) -> str:
-    """Return a share with its interval."""
+def share(interval: Interval | None, form: str = ".3f", scale: int = 1) -> str:
+    """Return a share with its interval, in a format, after multiplying it."""
     if interval is None:
         return "-"
-    return f"{interval.value:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
+    value, low, high = (
+        f"{scale * number:{form}}" for number in (interval.value, interval.low, interval.high)
+    )
+    return f"{value} [{low}, {high}]"
 
 
 def points(interval: Interval | None) -> str:
     """Return a difference of shares with its interval, in percentage points."""
-    if interval is None:
-        return "-"
-    value, low, high = (100 * number for number in (interval.value, interval.low, interval.high))
-    return f"{value:+.1f} [{low:+.1f}, {high:+.1f}]"
+    return share(interval, "+.1f", 100)
 
 
 def percentage(value: float | None) -> str:
@@ -116,9 +119,7 @@ def percentage(value: float | None) -> str:
 
 def length(interval: Interval | None) -> str:
     """Return a mean length with its interval."""
-    if interval is None:
-        return "-"
-    return f"{interval.value:.2f} [{interval.low:.2f}, {interval.high:.2f}]"
+    return share(interval, ".2f")
 
 
 def count(value: float | None) -> str:
@@ -375,40 +376,55 @@ def _gate(report: Report) -> Iterator[str | Table | Chart]:
 
 
 def _lead_curve(report: Report) -> Chart:
-    rows = [
-        (
+    return _curve(
+        charts.curve_chart,
+        report.curve,
+        ("as the leads vary", "skipped", "recall@1", "false positive"),
+        lambda point: (
             f"times {point.factor:.3g}",
             f"{point.skip_rate:.1%}",
             "-" if point.recall is None else f"{point.recall:.3f}",
             percentage(point.false_positive_rate),
-            _mark(point),
-        )
-        for point in _thinned(report.curve, 10)
-    ]
-    return Chart(
-        svg=partial(charts.curve_chart, report.curve),
-        caption="recall@1 as the gate's leads vary and all else stays the same. Further right is "
+        ),
+        "recall@1 as the gate's leads vary and all else stays the same. Further right is "
         "cheaper, further up is better.",
-        table=_table(("as the leads vary", "skipped", "recall@1", "false positive", ""), rows),
+        most=10,
     )
 
 
 def _threshold_curve(report: Report) -> Chart:
-    rows = [
-        (
+    return _curve(
+        charts.abstention_chart,
+        report.abstention,
+        ("as the threshold varies", "false positive", "right picks"),
+        lambda point: (
             f"at least {point.least:.3f}",
             percentage(point.false_positive_rate),
             f"{point.right_picks:.3f}",
-            _mark(point),
-        )
-        for point in _thinned(report.abstention, 8)
-    ]
-    return Chart(
-        svg=partial(charts.abstention_chart, report.abstention),
-        caption="Right first picks as the threshold of an answer's probability varies and all else "
+        ),
+        "Right first picks as the threshold of an answer's probability varies and all else "
         "stays the same. Further left means fewer false positives, further up is better.",
-        table=_table(("as the threshold varies", "false positive", "right picks", ""), rows),
+        most=8,
     )
+
+
+def _curve(
+    chart: Callable[[Sequence[_Point]], str],
+    points: Sequence[_Point],
+    head: tuple[str, ...],
+    cells: Callable[[_Point], tuple[str, ...]],
+    caption: str,
+    *,
+    most: int,
+) -> Chart:
+    """Return a curve with a table of about `most` points, among them the last and the shipped."""
+    step = max(1, len(points) // most)
+    rows = [
+        (*cells(point), "<- shipped" if point.shipped else "")
+        for position, point in enumerate(points)
+        if point.shipped or position % step == 0 or position == len(points) - 1
+    ]
+    return Chart(svg=partial(chart, points), caption=caption, table=_table((*head, ""), rows))
 
 
 def _shortlists(report: Report) -> Iterator[str | Table | Chart]:
@@ -431,20 +447,13 @@ def _shortlists(report: Report) -> Iterator[str | Table | Chart]:
     ]
     yield _of_modes(report, "queries with a match", rows)
     if report.coverage_curve:
-        points = [
-            (
-                f"{point.promised:.0%}",
-                f"{point.coverage:.3f}",
-                f"{point.size:.2f}",
-                _mark(point),
-            )
-            for point in report.coverage_curve
-        ]
-        yield Chart(
-            svg=partial(charts.coverage_chart, report.coverage_curve),
-            caption="Coverage as the promise varies. Further left is shorter, further up is "
-            "better.",
-            table=_table(("as the promise varies", "coverage", "mean length", ""), points),
+        yield _curve(
+            charts.coverage_chart,
+            report.coverage_curve,
+            ("as the promise varies", "coverage", "mean length"),
+            lambda point: (f"{point.promised:.0%}", f"{point.coverage:.3f}", f"{point.size:.2f}"),
+            "Coverage as the promise varies. Further left is shorter, further up is better.",
+            most=len(report.coverage_curve),
         )
 
 
@@ -626,21 +635,6 @@ def _merged(rows: Sequence[Row]) -> list[Row]:
     return [
         replace(first, same=tuple(row.name for row in others)) for first, *others in groups.values()
     ]
-
-
-_Point = TypeVar("_Point", CurvePoint, AbstentionPoint)
-
-
-def _thinned(points: Sequence[_Point], count: int) -> Iterator[_Point]:
-    """Yield about this many points of a curve, among them the last and the shipped one."""
-    step = max(1, len(points) // count)
-    for position, point in enumerate(points):
-        if point.shipped or position % step == 0 or position == len(points) - 1:
-            yield point
-
-
-def _mark(point: CurvePoint | AbstentionPoint | CoveragePoint) -> str:
-    return "<- shipped" if point.shipped else ""
 
 
 def _tail_cut(account: Economics) -> str:

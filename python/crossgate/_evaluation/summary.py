@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from crossgate._core import Policy, Profile
 from crossgate._evaluation import economics, metrics, statistics
@@ -35,9 +34,10 @@ from crossgate._evaluation.metrics import (
     measure_answer,
     where_lost,
 )
-from crossgate._evaluation.statistics import Interval
+from crossgate._evaluation.statistics import Array, Interval
 from crossgate._evaluation.stored_runs import (
     MODES,
+    STAGES,
     Mode,
     Run,
     RunHeader,
@@ -147,8 +147,6 @@ def _example(query: StoredQuery, result: RouteResult, lost: str) -> WorstAnswer:
 
 
 SCHEMA = "crossgate-eval/1"
-
-Values = Mapping[str, float | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,17 +263,10 @@ class Report:
 
     def kept(self, mode: str) -> float | None:
         """Return the share of recall@1 that a mode keeps although it may abstain."""
-        recall, recall_without_thresholds = (
-            self.quality[mode]["recall@1"],
-            self.recall_without_thresholds[mode],
-        )
-        if (
-            recall is None
-            or recall_without_thresholds is None
-            or not recall_without_thresholds.value
-        ):
+        recall, without = self.quality[mode]["recall@1"], self.recall_without_thresholds[mode]
+        if recall is None or without is None or not without.value:
             return None
-        return recall.value / recall_without_thresholds.value
+        return recall.value / without.value
 
     @property
     def no_match(self) -> int:
@@ -334,15 +325,8 @@ def summarize(
     compared = tuple(mode for mode in present if mode in modes)
     if not compared:
         raise InputError("out_of_range", f"the run has only the modes {', '.join(present)}")
-    values = {
-        mode: [
-            measure_answer(query, result)
-            for query, result in zip(queries, results[mode], strict=True)
-        ]
-        for mode in results
-    }
     never, gated, always = (results.get(mode) for mode in MODES)
-    tables = {mode: _table(values[mode]) for mode in values}
+    tables = {mode: _table(queries, results[mode]) for mode in results}
     seed = header.seed
     quality: dict[str, dict[str, Interval | None]] = {
         mode: dict(zip(_NAMES, statistics.means(tables[mode], seed=seed, shares=True), strict=True))
@@ -353,6 +337,24 @@ def summarize(
         mode: _recalls_without_thresholds(queries, profile, mode, header.remote) for mode in present
     }
     reference: Mode = "gated" if "gated" in compared else compared[-1]
+    curve: tuple[CurvePoint, ...] = ()
+    abstention: tuple[AbstentionPoint, ...] = ()
+    worth: list[bool] | None = None
+    if never is not None and always is not None:
+        worth = [
+            not is_right(query, stage1) and is_right(query, stage2)
+            for query, stage1, stage2 in zip(queries, never, always, strict=True)
+        ]
+    if gated is not None and worth is not None:
+        rates = [_NAMES.index(name) for name in ("recall@1", "false_positive_rate")]
+        stages = (tables[mode][:, rates] for mode in STAGES)
+        curve = economics.trade_off(queries, profile, policy, *stages)
+        open_profile = without_thresholds(profile)
+        answered_all = {
+            mode: decide_all(queries, open_profile, mode, policy=policy) for mode in MODES
+        }
+        abstention = economics.abstention(queries, gated, answered_all, profile.answer)
+    signals = economics.signals_of(queries, always)
     return Report(
         header=header,
         profile=profile,
@@ -390,26 +392,8 @@ def summarize(
         economics=None
         if gated is None
         else economics.account(queries, gated, always, as_measured=as_measured),
-        curve=()
-        if never is None or gated is None or always is None
-        else economics.trade_off(
-            queries,
-            profile,
-            policy,
-            _outcomes(values["never"]),
-            _outcomes(values["always"]),
-        ),
-        abstention=()
-        if never is None or gated is None or always is None
-        else economics.abstention(
-            queries,
-            gated,
-            {
-                mode: decide_all(queries, without_thresholds(profile), mode, policy=policy)
-                for mode in MODES
-            },
-            profile.answer,
-        ),
+        curve=curve,
+        abstention=abstention,
         shortlists={
             mode: measure_shortlists(queries, results[mode], most=profile.shortlist.most, seed=seed)
             for mode in compared
@@ -421,9 +405,9 @@ def summarize(
                 matched, varied, reference, remote=header.remote, policy=policy
             ),
         ),
-        groups=_groups(queries, {mode: values[mode] for mode in compared}, seed),
-        strengths=economics.strengths(queries, never, always, seed=seed),
-        histograms=economics.histograms(queries, always),
+        groups=_groups(queries, {mode: tables[mode] for mode in compared}, seed),
+        strengths=economics.strengths(signals, worth, seed=seed),
+        histograms=economics.histograms(signals),
         reliability=reliability(queries, results[reference]),
         noise=_noise(queries, recalls[reference], seed),
         missed=missed(queries, results[reference], always),
@@ -432,9 +416,9 @@ def summarize(
         degraded=dict(Counter(code for query in queries for code in query.degraded)),
         per_query={
             mode: {
-                name: tuple(_rounded(row[name]) for row in values[mode])
-                for name in _NAMES
-                if any(row[name] is not None for row in values[mode])
+                name: tuple(None if np.isnan(value) else round(value, 6) for value in column)
+                for name, column in zip(_NAMES, tables[mode].T.tolist(), strict=True)
+                if not np.isnan(column).all()
             }
             for mode in compared
         },
@@ -470,13 +454,15 @@ def _bounds(queries: Sequence[StoredQuery]) -> list[str]:
     ]
 
 
-def _table(rows: Sequence[Values]) -> NDArray[np.float64]:
+def _table(queries: Sequence[StoredQuery], results: Sequence[RouteResult]) -> Array:
+    """Return the metrics of each query in the order of `_NAMES`; NaN where it does not count."""
+    rows = (measure_answer(*pair) for pair in zip(queries, results, strict=True))
     return np.array([[row[name] for name in _NAMES] for row in rows], dtype=np.float64)
 
 
 def _recalls_without_thresholds(
     queries: Sequence[StoredQuery], profile: Profile, mode: Mode, remote: str | None
-) -> NDArray[np.float64]:
+) -> Array:
     matched = [query for query in queries if query.relevant]
     results = decide_all(matched, profile, mode, remote=remote, hold_back=False)
     recalls = [
@@ -508,12 +494,8 @@ def _lost(
     return {place: places[place] for place in metrics.PLACES if places[place]}
 
 
-def _outcomes(values: Sequence[Values]) -> list[tuple[float | None, float | None]]:
-    return [(row["recall@1"], row["false_positive_rate"]) for row in values]
-
-
 def _groups(
-    queries: Sequence[StoredQuery], values: Mapping[str, Sequence[Values]], seed: int
+    queries: Sequence[StoredQuery], tables: Mapping[str, Array], seed: int
 ) -> tuple[Group, ...]:
     members: dict[str, list[int]] = {}
     for position, query in enumerate(queries):
@@ -525,12 +507,8 @@ def _groups(
 
     def figures(name: str, positions: Sequence[int]) -> dict[str, Interval | None]:
         return {
-            mode: statistics.mean(
-                np.array([rows[position][name] for position in positions], dtype=np.float64),
-                seed=seed,
-                shares=True,
-            )
-            for mode, rows in values.items()
+            mode: statistics.mean(table[positions, _NAMES.index(name)], seed=seed, shares=True)
+            for mode, table in tables.items()
         }
 
     return tuple(
@@ -544,7 +522,7 @@ def _groups(
     )
 
 
-def _noise(queries: Sequence[StoredQuery], recalls: NDArray[np.float64], seed: int) -> Noise:
+def _noise(queries: Sequence[StoredQuery], recalls: Array, seed: int) -> Noise:
     twice = [
         (query.milliseconds["gated"]["total"], *query.repeated)
         for query in queries
@@ -557,7 +535,3 @@ def _noise(queries: Sequence[StoredQuery], recalls: NDArray[np.float64], seed: i
         second_ms=float(np.median([second for _, second, _ in twice])) if twice else None,
         recall_floor=statistics.noise_floor(recalls, seed=seed),
     )
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 6)
