@@ -46,13 +46,9 @@ def groups(
     """Return the number of each query's group.
 
     Two queries are in one group if a chain of documents in their labels, right or wrong ones,
-    connects them, or if they have the same text.
-
-    Args:
-        queries: The queries.
-        corpora: The corpus of each; the same id in two corpora means two documents.
-        loosely: Whether only the strongest label of each query counts: the document that fits best
-            or, if nothing fits, one that is known not to fit.
+    connects them, or if they have the same text. The same id in two corpora means two documents.
+    `loosely`, only the strongest label of each query counts: the document that fits best or, if
+    nothing fits, one that is known not to fit.
     """
     root: dict[tuple[str, ...], tuple[str, ...]] = {}
 
@@ -86,13 +82,8 @@ def folds(
     The groups are dealt in an order drawn by the seed, each to the fold that has the fewest queries
     of its kind. Queries with and without a match are counted separately, so that each fold has its
     share of both; a group with both kinds counts as the kind of its larger part. If labels connect
-    most queries into one group, it could not be divided, so the groups are made loosely.
-
-    Args:
-        queries: The queries; their order matters.
-        corpora: The corpus of each, as for `groups`.
-        count: The number of folds; those without a query are left out.
-        seed: Seed of the order in which groups are dealt.
+    most queries into one group, it could not be divided, so the groups are made loosely. A fold
+    without a query is left out.
     """
     members: dict[int, list[int]] = defaultdict(list)
     loosely = is_chained(queries, corpora)
@@ -312,9 +303,7 @@ def _decided(data: Array, mean: Array, precision: Array) -> tuple[float, float]:
 def fit_pool(rows: Sequence[Scores], profile: Profile) -> int:
     """Return the smallest pool whose recall@1 is within `POOL_LOSS` of that of the largest.
 
-    Args:
-        rows: The scores of queries, each with at least one candidate that fits.
-        profile: A profile with a blend and weights of a combination.
+    Each query has a candidate that fits, and the profile a blend and weights of a combination.
     """
     combine, blend = profile.combine, profile.blend
     weights = np.array([getattr(combine, name) for name in ("cosine", "bm25", "rerank_score")])
@@ -372,9 +361,8 @@ class Outcomes:
 def outcomes(queries: Sequence[StoredQuery], ranking: Profile) -> Outcomes:
     """Rank the candidates of each query by a profile's weights, with the router's functions.
 
-    Args:
-        queries: Queries with at least one candidate and with the logits of the whole pool.
-        ranking: A profile; only its blend, pool, combination and evidence are used.
+    The queries have a candidate, and logits of the whole pool. Only the profile's blend, pool,
+    combination and evidence are used.
     """
     rows = [_outcome(query, ranking) for query in queries]
     return Outcomes(*(np.array(column) for column in zip(*rows, strict=True)))
@@ -523,11 +511,7 @@ def least_for_recall(
 ) -> float:
     """Return the highest threshold that keeps a share of the right picks of every corpus.
 
-    Args:
-        probability: The probability of each pick.
-        right: Whether it fits.
-        corpora: The corpus of each query.
-        share: The share of the right picks to keep, in (0, 1); without any, the threshold is 0.
+    The share is in (0, 1); without a right pick, the threshold is 0.
     """
     names = np.array(corpora)
     of_right = [probability[right & (names == name)] for name in sorted(set(corpora))]
@@ -555,11 +539,9 @@ def fit_weights(
 ) -> tuple[Profile, Known | None]:
     """Fit how the candidates of a query are ordered and weighed, after each stage.
 
-    Args:
-        queries: Queries, ordered by the profile, with the rerank scores of its pool; only those
-            count for which stage 1 finds a fitting document.
-        before: The profile to start from; without a prior, its pool is chosen, too.
-        prior: Whether its weights are the prior.
+    Only queries count for which stage 1 finds a fitting document. They are ordered by the profile,
+    and have the rerank scores of its pool. With `prior`, the weights of the profile to start from
+    are the prior; without it, its pool is chosen, too.
     """
     if not prior:
         before = _fit_pool(queries, before)
@@ -673,10 +655,8 @@ def fit_any_fits(
 ) -> tuple[AnyFits, Fitted | None]:
     """Fit the models of both stages of the probability that any candidate fits.
 
-    Args:
-        queries: Queries with at least one candidate and with the rerank scores of the pool.
-        profile: The profile, with its weights of relevance.
-        prior: Whether its models are the prior.
+    The queries have a candidate, and the rerank scores of the pool. With `prior`, the models of the
+    profile are the prior.
 
     Returns:
         The models, and the fit of that of stage 2. If the queries do not show both
@@ -765,8 +745,7 @@ def fit_skipping(
         loss: The recall@1 that may be lost compared with reranking everything.
 
     Returns:
-        The probability after stage 1 that any candidate fits below which nothing is relevant, None
-        for no limit; and the least leads of a winner, None for never.
+        The `rerank_threshold`, None for no limit; and the least leads of a winner.
     """
     names = sorted(set(corpora))
     member = np.array([[name == corpus for corpus in corpora] for name in names])
@@ -829,9 +808,6 @@ def fit_anytime(rows: Sequence[Scores]) -> Anytime | None:
 
     The weights are those of least squares. The share of the residuals' variance that belongs to a
     query is the mean product of two residuals of one query, divided by the variance.
-
-    Args:
-        rows: The scores of queries, with or without a match.
     """
     rows = [row for row in rows if len(row.rerank_score)]
     if sum(len(row.rerank_score) for row in rows) < LEAST_PAIRS:

@@ -173,12 +173,10 @@ def _parsed(
 
 
 def parser_of(asked: str | None, *, alone: bool = False) -> argparse.ArgumentParser:
-    """Return the parser; only the requested command has its arguments.
+    """Return the parser; only the requested command has its arguments, with None all have them.
 
-    Args:
-        asked: The command; None for all commands.
-        alone: Whether to leave out the other commands, which only the general help lists. They
-            would cost each process about 6 ms.
+    `alone` leaves out the other commands, which only the general help lists. They would cost each
+    process about 6 ms.
     """
     import argparse
     from importlib import import_module

@@ -42,12 +42,9 @@ _LEAST_SHOWN = 0.005
 def decision_options(
     parser: argparse.ArgumentParser, *, left_out: Sequence[str] = (), limit: str = ""
 ) -> None:
-    """Add the options of a decision.
+    """Add the options of a decision, except for some names of `DecisionOptions`.
 
-    Args:
-        parser: The parser of the command.
-        left_out: Names of `DecisionOptions` that the command does not have.
-        limit: What the command does without a limit, if it does not select all that pass.
+    `limit` is what the command does without a limit, if it does not select all that pass.
     """
     parser.add_argument("--explain", action="store_true", help="show how the decision was made")
     model_option(

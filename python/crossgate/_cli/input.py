@@ -41,12 +41,7 @@ def model_option(parser: argparse.ArgumentParser, name: str, text: str) -> None:
 
 
 def document_arguments(parser: argparse.ArgumentParser, *, sources: str = "+") -> None:
-    """Add the arguments for documents and for indexing them.
-
-    Args:
-        parser: The parser of the command.
-        sources: Number of sources, as `nargs`.
-    """
+    """Add the arguments for documents, of which `sources` is the `nargs`, and for indexing them."""
     from typing import get_args
 
     from crossgate._sources.reading import Kind

@@ -173,14 +173,8 @@ def run_of(
 ) -> Run:
     """Read a stored run, or measure a dataset; with --unnamed the easiest queries are left out.
 
-    Args:
-        subject: The data to measure.
-        options: The options of the command.
-        modes: The modes to measure.
-        written: The runs that the command has written so far; a new one is added.
-        to_fit: Whether the run serves a fit. Unless it is kept, candidates are then read when the
-            fit needs them.
-        measuring: Further arguments of `measure`.
+    The runs that the command has `written` so far get the new one. With `to_fit`, candidates are
+    read when the fit needs them, unless the run is kept. `measuring` are arguments of `measure`.
     """
     from crossgate._evaluation.collecting import is_candidates, measure_for_fit
     from crossgate.evaluation import is_run, measure, read_run

@@ -72,12 +72,8 @@ def timed(
 ) -> Iterator[Figure]:
     """Time functions in turns, so that other work on the machine slows all of them.
 
-    Each runs once untimed before, to load and cache its data.
-
-    Args:
-        cases: The functions to time, by name.
-        repetitions: How often each is timed, at least 1.
-        each: How many units one run does; if set, the figure is a rate per second.
+    Each runs once untimed before, to load and cache its data. If one run does `each` units, the
+    figure is a rate per second.
     """
     values: dict[str, list[float]] = {name: [] for name in cases}
     for run in cases.values():
@@ -361,9 +357,6 @@ print(used.ru_utime + used.ru_stime, used.ru_maxrss)
 
 def usage_of(command: Sequence[str]) -> tuple[float, float]:
     """Run a command without input and output; not on Windows.
-
-    Args:
-        command: Path of the program, and its arguments.
 
     Returns:
         The processor time of all its threads in ms, and its peak memory in MiB.

@@ -123,12 +123,8 @@ def account(
 ) -> Economics:
     """Count the gate's decisions and their cost.
 
-    Args:
-        queries: The stored queries.
-        gated: The gate's decisions.
-        always: The decisions without a gate; None if unknown.
-        as_measured: Whether the gate is the one that the run was measured with. Otherwise a query's
-            time is that of `never` or `always`, by the path that it takes now.
+    `as_measured` is whether the gate is the one that the run was measured with. Otherwise a query's
+    time is that of `never` or `always`, by the path that it takes now.
     """
     skipped = [result.verdict is not Verdict.AMBIGUOUS for result in gated]
     spent = [
@@ -181,14 +177,8 @@ def trade_off(
 
     Both leads are multiplied by one factor, so the curve passes through the shipped point at 1. A
     profile without leads gets 1 for both, and its shipped point is the one without a winner.
-
-    Args:
-        queries: The stored queries.
-        profile: The profile whose leads vary.
-        policy: The policy in use.
-        stage1: Recall@1 and false positives of each query if stage 1 decides, of shape (queries,
-            2); NaN where the query does not count.
-        stage2: The same if stage 2 decides.
+    `stage1` and `stage2` hold recall@1 and false positives of each query if that stage decides, of
+    shape (queries, 2); NaN where the query does not count.
     """
     winner = profile.winner
     fitted = winner.agreed is not None
@@ -256,13 +246,8 @@ def abstention(
 
     The threshold is on the probability that any candidate fits or, if the profile has none on it,
     on the confidence. A clear winner below it goes to stage 2, as in the gate. Candidates below the
-    floor stay there.
-
-    Args:
-        queries: The stored queries.
-        gated: Their results by the profile itself.
-        without_thresholds: Their results in each mode by the profile without its thresholds.
-        answer: The profile's own thresholds.
+    floor stay there. `gated` are the results by the profile itself, `without_thresholds` those in
+    each mode by the profile without its thresholds.
 
     Returns:
         Points from the lowest threshold to the highest; none without a model of the probability, or
@@ -448,11 +433,6 @@ def coverage_curve(
     decide_all: Callable[[Sequence[StoredQuery], Profile], Sequence[RouteResult]],
 ) -> tuple[CoveragePoint, ...]:
     """Return coverage against size, as the promised coverage varies.
-
-    Args:
-        queries: The stored queries.
-        profile: The profile.
-        decide_all: Decides queries by a profile.
 
     Returns:
         Points from the lowest coverage to the highest; none without a promise, or without a query
@@ -642,10 +622,7 @@ def strengths(
 ) -> tuple[SignalStrength, ...]:
     """Return the strength of each signal, the strongest for *rerank?* first.
 
-    Args:
-        rows: The signals of the queries.
-        worth: Whether stage 2 is right where stage 1 is not; None leaves out the first question.
-        seed: Of the intervals.
+    `worth` is whether stage 2 is right where stage 1 is not; None leaves out the first question.
     """
     areas = []
     for name in dict.fromkeys(name for _, row in rows for name in row):

@@ -149,14 +149,10 @@ class Moves:
 def where_lost(query: StoredQuery, result: RouteResult, always: RouteResult | None) -> str | None:
     """Return where the right answer got lost, or None if the first pick fits.
 
-    Args:
-        query: A query with a match.
-        result: The decision.
-        always: The decision if stage 2 reads every query; None if unknown.
-
     Returns:
-        A key of `PLACES`. A gate that decided alone is to blame only if stage 2 would have been
-        right; otherwise the key is that of the later step that would have lost the answer.
+        A key of `PLACES`. A gate that decided alone is to blame only if stage 2, which decided
+        `always`, would have been right; otherwise the key is that of the later step that would have
+        lost the answer.
     """
     if is_right(query, result):
         return None
@@ -194,13 +190,7 @@ def best_rank(query: StoredQuery, result: RouteResult) -> int | None:
 def count_moves(
     queries: Sequence[StoredQuery], before: Sequence[RouteResult], after: Sequence[RouteResult]
 ) -> Moves:
-    """Compare the order of stage 1 with the final one.
-
-    Args:
-        queries: The queries, including no-match queries.
-        before: Their results without stage 2.
-        after: Their results with it.
-    """
+    """Compare the order of stage 1, which decided `before`, with the final one."""
     ranks = [
         (best_rank(query, earlier), best_rank(query, later))
         for query, earlier, later in zip(queries, before, after, strict=True)

@@ -135,12 +135,8 @@ def confusions(
 ) -> Iterator[Finding]:
     """Yield the pairs of which one document ranks first for labelled prompts of the other.
 
-    Args:
-        library: The library.
-        index: An index of the same documents.
-        prompts: The ids of the documents that fit each prompt. Prompts that no document of the
-            library fits are skipped.
-        blend: The weights of stage 1.
+    `prompts` are the ids of the documents that fit each prompt; those that no document of the
+    library fits are skipped. The index has the same documents as the library.
     """
     queries = sorted(query for query, ids in prompts.items() if {*ids} & {*library.documents})
     vectors = index.load_embedder().embed(queries) if index.dimension and queries else None
@@ -261,9 +257,7 @@ def _clearest(answers: list[SentenceResult], winner: str) -> list[SentenceResult
 def unfindable(library: LintedLibrary, shadowed: Container[str] = ()) -> Iterator[Finding]:
     """Yield documents whose descriptions are too short or do not differ from the others.
 
-    Args:
-        library: The library.
-        shadowed: Ids of shadowed documents, whose sentences find others for that reason.
+    The sentences of shadowed documents find others for that reason.
     """
     for document in library.documents.values():
         terms = library.words.terms(document.text)
@@ -609,10 +603,7 @@ def audited(
 ) -> dict[str, tuple[Grade, list[Finding]]]:
     """Return grade and findings of the audit by id, for documents without an index.
 
-    Args:
-        documents: The documents.
-        places: File and line of each document by id.
-        unread: Paths of further files, which are graded as a whole; the path is the id.
+    `unread` are paths of further files, which are graded as a whole; the path is the id.
     """
     files = {printable(path): SourceLocation(path) for path in unread}
     located = Places({**places, **files})

@@ -94,11 +94,7 @@ def cut(text: str, length: int = _CUT) -> str:
 
 
 class Places:
-    """Files and lines of documents; a file is read when its lines are first asked for.
-
-    Args:
-        places: File and line of each document by id; a document that is not listed has no file.
-    """
+    """Files and lines of documents by id; a file is read when its lines are first asked for."""
 
     def __init__(self, places: Mapping[str, SourceLocation]) -> None:
         self._places = places
@@ -194,12 +190,7 @@ def _offset(text: str, line: int) -> int:
 
 
 class LibraryTerms:
-    """The terms of all documents, made by the analysis that the index uses.
-
-    Args:
-        documents: The library.
-        language: The index's language.
-    """
+    """The terms of all documents, made by the analysis that the index uses."""
 
     def __init__(self, documents: Iterable[Document], language: str) -> None:
         self._language = language
@@ -222,11 +213,7 @@ class LibraryTerms:
 
 
 class DocumentNames:
-    """Finds the names of documents in a text.
-
-    Args:
-        documents: The library.
-    """
+    """Finds the names of the documents of a library in a text."""
 
     def __init__(self, documents: Iterable[Document]) -> None:
         self._ids: dict[str, str] = {}

@@ -210,13 +210,8 @@ def ask(
 ) -> list[SentenceResult]:
     """Run stage 1 on every sentence, each time with the sentence left out of its own document.
 
-    Args:
-        documents: The library, with the vectors of the index.
-        sentences: The queries.
-        index: A private index of the documents; changed during the call, and restored.
-        words: The library's words.
-        blend: The weights of stage 1.
-        progress: Called with the number of texts embedded so far and the total.
+    The documents have the vectors of the index, which is private to the caller: it is changed
+    during the call, and restored.
     """
     by_id = {document.id: document for document in documents}
     rests = [_without(by_id[sentence.id], sentence, words) for sentence in sentences]
