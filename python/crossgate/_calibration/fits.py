@@ -148,18 +148,23 @@ class Scores:
     right: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, query: StoredQuery, evidence: EvidenceWeights) -> Scores:
-        """Take the scores from a stored query, without candidates that stage 2 did not read."""
-        read = sorted(
-            (candidate for candidate in query.scored if candidate.id in query.pairs),
-            key=lambda candidate: candidate.id,
-        )
+    def of(cls, query: StoredQuery, evidence: EvidenceWeights, pool: int | None = None) -> Scores:
+        """Take the scores from a stored query.
+
+        With a pool all candidates count, those beyond it with a rerank score of 0; without one only
+        those that stage 2 read, in the order of their ids.
+        """
+        candidates: Sequence[Scored] = query.scored
+        if pool is None:
+            read = (candidate for candidate in candidates if candidate.id in query.pairs)
+            candidates = sorted(read, key=lambda candidate: candidate.id)
+        scores = {each.id: query.pairs[each.id].score for each in candidates[:pool]}
         return cls(
-            cosine=np.array([candidate.cosine or 0.0 for candidate in read]),
-            bm25=np.array([candidate.bm25 for candidate in read]),
-            rerank_score=np.array([query.pairs[candidate.id].score for candidate in read]),
-            evidence=np.array([log_odds(candidate, evidence) for candidate in read]),
-            right=np.array([candidate.id in query.relevant for candidate in read], dtype=np.bool_),
+            cosine=np.array([candidate.cosine or 0.0 for candidate in candidates]),
+            bm25=np.array([candidate.bm25 for candidate in candidates]),
+            rerank_score=np.array([scores.get(candidate.id, 0.0) for candidate in candidates]),
+            evidence=np.array([log_odds(candidate, evidence) for candidate in candidates]),
+            right=np.array([each.id in query.relevant for each in candidates], dtype=np.bool_),
         )
 
     def features(self, blend: Blend) -> Array:
@@ -546,7 +551,7 @@ def fit_weights(
     if not prior:
         before = _fit_pool(queries, before)
         queries = [reblended(query, before) for query in queries]
-    rows = [_features(query, before) for query in queries]
+    rows = [Scores.of(query, before.evidence, before.pool) for query in queries]
     rows = [row for row in rows if row.right.any()]
     if not rows:
         return before, None
@@ -556,9 +561,11 @@ def fit_weights(
     if prior and stage1 is not None and stage2 is not None:
         old1 = stage1.cosine, stage1.bm25
         old2 = stage2.cosine, stage2.bm25, stage2.rerank_score, stage2.unread
-    first = fit_likeliest([row.features[:, :2] for row in rows], right, offset=offset, prior=old1)
+    features = [row.features(before.blend) for row in rows]
+    first = fit_likeliest([each[:, :2] for each in features], right, offset=offset, prior=old1)
     # An unread candidate can be better or worse than one with a rerank score of 0.
-    second = fit_likeliest([row.features for row in rows], right, offset=offset, free=1, prior=old2)
+    features = [np.column_stack([each, np.arange(len(each)) >= before.pool]) for each in features]
+    second = fit_likeliest(features, right, offset=offset, free=1, prior=old2)
     weights1, weights2 = map(rounded, first.weights), map(rounded, second.weights)
     relevance = Relevance(
         stage1=Stage1Relevance(**dict(zip(("cosine", "bm25"), weights1, strict=True))),
@@ -614,40 +621,6 @@ def _fit_pool(queries: Sequence[StoredQuery], before: Profile) -> Profile:
         combine=Combine.Weighted(*second.weights),
     )
     return ranking.replace(pool=fit_pool(rows, ranking), anytime=fit_anytime(rows))
-
-
-class _Rows(NamedTuple):
-    """One row for each candidate of a query.
-
-    Attributes:
-        features: What the weights of stage 2 are for, of shape (candidates, 4).
-        right: 1 for a candidate that fits, else 0.
-        evidence: What the evidence about the candidate adds to its log-weight.
-    """
-
-    features: Array
-    right: Array
-    evidence: Array
-
-
-def _features(query: StoredQuery, ranking: Profile) -> _Rows:
-    pivot = ranking.blend.pivot
-    rows = []
-    for position, candidate in enumerate(query.scored):
-        read = position < ranking.pool
-        rows.append(
-            (
-                candidate.cosine or 0.0,
-                candidate.bm25 / (candidate.bm25 + pivot),
-                query.pairs[candidate.id].score if read else 0.0,
-                float(not read),
-            )
-        )
-    return _Rows(
-        features=np.array(rows),
-        right=np.array([float(candidate.id in query.relevant) for candidate in query.scored]),
-        evidence=np.array([log_odds(candidate, ranking.evidence) for candidate in query.scored]),
-    )
 
 
 def fit_any_fits(

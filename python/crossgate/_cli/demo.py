@@ -6,7 +6,7 @@ import argparse
 
 from crossgate._cli import DONE
 from crossgate._cli.decision_output import why
-from crossgate._cli.output import paint, show, show_json
+from crossgate._cli.output import paint, show_result
 from crossgate._support.progress import progress
 from crossgate._support.wording import counted, share_of
 from crossgate._values.results import Document
@@ -59,9 +59,6 @@ def run(options: argparse.Namespace) -> int:
         router = Router(Index.build(SKILLS, progress=report))
     router.warm_up()
     results = [(prompt, router.route(prompt)) for prompt in PROMPTS]
-    if options.json:
-        show_json({"results": [{"query": query, **result.to_dict()} for query, result in results]})
-        return DONE
     lines = [
         f"{counted(len(SKILLS), 'skill')}, {counted(len(results), 'prompt')}, no network. What "
         "fits?",
@@ -81,5 +78,6 @@ def run(options: argparse.Namespace) -> int:
         "  crossgate index ~/skills -o skills.cgx",
         '  crossgate route -i skills.cgx --explain "clean up this messy CSV"',
     ]
-    show("\n".join(lines))
+    values = [{"query": query, **result.to_dict()} for query, result in results]
+    show_result(options.json, {"results": values}, lines)
     return DONE

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from crossgate._agents.hook.agents import AGENTS, Agent
 from crossgate._cli import DONE, FAILURE
-from crossgate._cli.output import show, show_json
+from crossgate._cli.output import show_result
 from crossgate._core import __version__
 from crossgate._reranking import plugins
 from crossgate._reranking.providers import TIERS, Tier
@@ -31,15 +31,11 @@ _MARKS = {"ok": "ok    ", "off": "off   ", "broken": "BROKEN"}
 def run(options: argparse.Namespace) -> int:
     """Run all checks and print them."""
     report = examine()
-    if options.json:
-        show_json({"checks": report})
-    else:
-        lines = []
-        for check in report:
-            lines.append(f"{_MARKS[check['state']]}  {check['what']}: {check['detail']}")
-            if check["advice"]:
-                lines.append(f"        {check['advice']}")
-        show("\n".join(lines))
+    lines = []
+    for check in report:
+        lines.append(f"{_MARKS[check['state']]}  {check['what']}: {check['detail']}")
+        lines += [f"        {check['advice']}"] if check["advice"] else []
+    show_result(options.json, {"checks": report}, lines)
     return DONE if all(check["state"] != "broken" for check in report) else FAILURE
 
 

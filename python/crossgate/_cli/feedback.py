@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from crossgate._cli import DONE
 from crossgate._cli.decision_output import LOG_VARIABLE, log_path
-from crossgate._cli.output import show, show_json
+from crossgate._cli.output import show_result
 from crossgate._cli.teach import lines_of_lesson
 from crossgate._support.errors import InputError, SourceError
 
@@ -72,15 +72,17 @@ def run(options: argparse.Namespace) -> int:
     fits = options.ids or (decision.selected if options.judgement == "right" else ())
     judged = options.judgement != "used"
     log.used(decision.decision, fits, judged=judged)
-    if options.json:
-        learned = {"learned": lessons[0], "lessons": lessons} if lessons else {}
-        show_json({"log": path, "decision": decision.decision, "used": list(fits), **learned})
-    else:
-        listed = ", ".join(fits) or "no document"
-        query = f" for {decision.query!r}" if decision.query else ""
-        show(f"{path}: recorded that {listed} {'fits' if judged else 'was used'}{query}")
-        for lesson in lessons:
-            show("\n".join(lines_of_lesson(lesson)))
+    learned = {"learned": lessons[0], "lessons": lessons} if lessons else {}
+    listed = ", ".join(fits) or "no document"
+    query = f" for {decision.query!r}" if decision.query else ""
+    show_result(
+        options.json,
+        {"log": path, "decision": decision.decision, "used": list(fits), **learned},
+        [
+            f"{path}: recorded that {listed} {'fits' if judged else 'was used'}{query}",
+            *(line for lesson in lessons for line in lines_of_lesson(lesson)),
+        ],
+    )
     return DONE
 
 

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from crossgate._cli import DONE, FAILURE
-from crossgate._cli.output import json_option, plain, say, show, show_json, size
+from crossgate._cli.output import json_option, plain, say, show_result, size
 from crossgate._runtime import model_files
 from crossgate._runtime.model_files import ModelSpec
 from crossgate._support.errors import ModelError
@@ -67,9 +67,6 @@ def _list(options: argparse.Namespace) -> int:
         for model, here in _known()
     ]
     offered = [asdict(plugin) for plugin in plugins.available()]
-    if options.json:
-        show_json({"models": rows, "plugins": offered})
-        return DONE
     lines = []
     for row in rows:
         facts = [row["kind"], size(row["bytes"]) if row["bytes"] else "", row["licence"]]
@@ -79,7 +76,7 @@ def _list(options: argparse.Namespace) -> int:
     lines += [
         f"{plain(plugin['name'])}  (plug-in of {plain(plugin['package'])})" for plugin in offered
     ]
-    show("\n".join(lines))
+    show_result(options.json, {"models": rows, "plugins": offered}, lines)
     return DONE
 
 
@@ -94,10 +91,8 @@ def _pull(options: argparse.Namespace) -> int:
         options.name, progress=is_terminal(sys.stderr), accept_licence=options.accept_licence
     )
     folder = str(model_files.folder(local.name))
-    if options.json:
-        show_json({"name": local.name, "folder": folder, "identity": local.identity})
-    else:
-        show(f"{local.name} is verified and ready in {folder}")
+    values = {"name": local.name, "folder": folder, "identity": local.identity}
+    show_result(options.json, values, [f"{local.name} is verified and ready in {folder}"])
     return DONE
 
 
@@ -105,20 +100,17 @@ def _verify(options: argparse.Namespace) -> int:
     known = [] if options.name else list(_known())
     names = options.name or [model.name for model, here in known if here]
     checks = [(name, check) for name in names for check in model_files.verify(name)]
-    if options.json:
-        rows = [
-            {"model": name, "file": check.file.path, "ok": check.ok, "detail": check.detail}
-            for name, check in checks
-        ]
-        show_json({"files": rows})
-    else:
-        lines = [
-            f"ok       {name}/{check.file.path}"
-            if check.ok
-            else f"ALTERED  {name}/{check.file.path}  {check.detail}"
-            for name, check in checks
-        ]
-        show("\n".join(lines))
+    rows = [
+        {"model": name, "file": check.file.path, "ok": check.ok, "detail": check.detail}
+        for name, check in checks
+    ]
+    lines = [
+        f"ok       {name}/{check.file.path}"
+        if check.ok
+        else f"ALTERED  {name}/{check.file.path}  {check.detail}"
+        for name, check in checks
+    ]
+    show_result(options.json, {"files": rows}, lines)
     right = all(check.ok for _, check in checks) and all(here is not None for _, here in known)
     return DONE if right else FAILURE
 
@@ -127,8 +119,5 @@ def _path(options: argparse.Namespace) -> int:
     path = (
         model_files.folder(options.name) if options.name else model_files.cache_folder() / "models"
     )
-    if options.json:
-        show_json({"path": str(path)})
-    else:
-        show(str(path))
+    show_result(options.json, {"path": str(path)}, [str(path)])
     return DONE

@@ -12,7 +12,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from crossgate._support.progress import is_terminal
@@ -49,6 +49,14 @@ def show(text: str) -> None:
 def show_json(values: dict[str, Any]) -> None:
     """Print a result as JSON in ASCII, which every terminal and pipe accepts."""
     print(json.dumps({"schema": "crossgate/1", **values}, allow_nan=False, indent=2))
+
+
+def show_result(as_json: bool, values: dict[str, Any], lines: Iterable[str]) -> None:
+    """Print a result as JSON, or else as lines of text."""
+    if as_json:
+        show_json(values)
+    else:
+        show("\n".join(lines))
 
 
 def say(message: str) -> None:

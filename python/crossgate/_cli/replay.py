@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from crossgate._cli import BAD_INPUT, DONE
-from crossgate._cli.output import WIDTH, plain, say, show, show_json
+from crossgate._cli.output import WIDTH, plain, say, show_result
 from crossgate._decision.log_replay import Difference, check_decision
 from crossgate._support.progress import progress
 from crossgate._support.sanitize import fit
@@ -37,10 +37,7 @@ def run(options: argparse.Namespace) -> int:
     """Make the decisions again, up to the first that differs."""
     with progress("replaying") as report:
         outcome = _replayed(options.log, report)
-    if options.json:
-        show_json(outcome)
-    else:
-        show(_text(outcome))
+    show_result(options.json, outcome, [_text(outcome)])
     if outcome["difference"]:
         return DIFFERS
     return BAD_INPUT if outcome["malformed"] else DONE

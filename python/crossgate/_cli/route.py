@@ -17,7 +17,7 @@ from crossgate._cli.decision_output import (
     show_decision,
 )
 from crossgate._cli.input import text_of
-from crossgate._cli.output import WIDTH, paint, plain, say, show, show_json
+from crossgate._cli.output import WIDTH, paint, plain, say, show_result
 from crossgate._support.checks import MAX_QUERY_CHARACTERS, check_text
 from crossgate._support.errors import InputError
 from crossgate._support.wording import counted, did_you_mean
@@ -73,13 +73,12 @@ def run(options: argparse.Namespace) -> int:
 
 def _show_explanation(explanation: Explanation, options: argparse.Namespace) -> int:
     """Print why a document was not selected, and return the exit code."""
-    if options.json:
-        show_json(explanation.to_dict())
-    else:
-        show(paint(plain(f"{explanation.id}: {explanation.step}"), "1"))
-        remedy = f"to change that: {explanation.remedy}" if explanation.remedy else ""
-        for line in filter(None, (explanation.text, remedy, pairs(explanation.figures))):
-            show(textwrap.fill(plain(line), WIDTH, initial_indent="    ", subsequent_indent="    "))
+    lines = [paint(plain(f"{explanation.id}: {explanation.step}"), "1")]
+    remedy = f"to change that: {explanation.remedy}" if explanation.remedy else ""
+    for line in filter(None, (explanation.text, remedy, pairs(explanation.figures))):
+        text = textwrap.fill(plain(line), WIDTH, initial_indent="    ", subsequent_indent="    ")
+        lines.append(text)
+    show_result(options.json, explanation.to_dict(), lines)
     say_notes(explanation.result)
     return DONE
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from crossgate._agents.hook.agents import AGENTS, Agent
 from crossgate._cli import DONE, NOTHING_RELEVANT
-from crossgate._cli.output import plain, say, show, show_json
+from crossgate._cli.output import plain, say, show_result
 from crossgate._cli.usage import read_all_turns, transcripts_option
 from crossgate._support.errors import InputError, SourceError
 from crossgate._support.sanitize import fit
@@ -67,31 +67,26 @@ def _list(options: argparse.Namespace) -> int:
     lists = {agent.name: list_skills(agent, "", turns) for agent in agents}
     found = {name: skills for name, skills in lists.items() if skills}
     budgets = {name: budget for name in found if (budget := budget_of(AGENTS[name]))}
-    if options.json:
-        show_json(
-            {
-                "agents": [
-                    {
-                        "agent": name,
-                        "tokens": total_tokens(skills),
-                        "budget_tokens": budgets[name].chars // 4 if name in budgets else None,
-                        "budget_checked": budgets[name].checked if name in budgets else None,
-                        "skills": [
-                            {
-                                **asdict(skill),
-                                "path": str(skill.path),
-                                "loaded": str(skill.loaded),
-                                "last_use": skill.last_use or None,
-                            }
-                            for skill in skills
-                        ],
-                    }
-                    for name, skills in found.items()
-                ]
-            }
-        )
-    else:
-        show("\n".join(_lines(found, budgets)) if found else "no agent here has skills")
+    values = [
+        {
+            "agent": name,
+            "tokens": total_tokens(skills),
+            "budget_tokens": budgets[name].chars // 4 if name in budgets else None,
+            "budget_checked": budgets[name].checked if name in budgets else None,
+            "skills": [
+                {
+                    **asdict(skill),
+                    "path": str(skill.path),
+                    "loaded": str(skill.loaded),
+                    "last_use": skill.last_use or None,
+                }
+                for skill in skills
+            ],
+        }
+        for name, skills in found.items()
+    ]
+    lines = _lines(found, budgets) if found else ["no agent here has skills"]
+    show_result(options.json, {"agents": values}, lines)
     return DONE if found else NOTHING_RELEVANT
 
 
@@ -154,21 +149,17 @@ def _move(options: argparse.Namespace) -> int:
                 for before, after in moves[:done]:
                     say(f"moved {before} to {after}")
                 raise
-    if options.json:
-        show_json(
-            {
-                "action": options.action,
-                "dry_run": options.dry_run,
-                "tokens_saved": saved,
-                "moved": [{"from": str(folder), "to": str(target)} for folder, target in moves],
-            }
-        )
-    else:
-        verb = "would move" if options.dry_run else "moved"
-        lines = [f"{verb} {folder} to {target}" for folder, target in moves]
-        if not back:
-            lines.append(f"saves about {counted(saved, 'token')} of the list in every session")
-        show("\n".join(lines))
+    verb = "would move" if options.dry_run else "moved"
+    lines = [f"{verb} {folder} to {target}" for folder, target in moves]
+    if not back:
+        lines.append(f"saves about {counted(saved, 'token')} of the list in every session")
+    values = {
+        "action": options.action,
+        "dry_run": options.dry_run,
+        "tokens_saved": saved,
+        "moved": [{"from": str(folder), "to": str(target)} for folder, target in moves],
+    }
+    show_result(options.json, values, lines)
     return DONE
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from crossgate._agents.hook.agents import AGENTS
 from crossgate._cli import DONE
 from crossgate._cli.input import model_option, text_of
-from crossgate._cli.output import plain, show, show_json
+from crossgate._cli.output import plain, show_result
 from crossgate._support.progress import progress
 from crossgate._support.sanitize import fit
 from crossgate._support.wording import share_of
@@ -56,12 +56,12 @@ def run(options: argparse.Namespace) -> int:
         fits=options.skill is not None,
         reranker=options.reranker,
     )
-    if options.json:
-        show_json({**lessons[0], "lessons": lessons})
-        return DONE
-    show("\n".join(line for lesson in lessons for line in lines_of_lesson(lesson)))
+    lines = [line for lesson in lessons for line in lines_of_lesson(lesson)]
     if options.index and any(map(calls_of, AGENTS.values())):
-        show("the prompt hooks use other indexes: `crossgate teach` without -i teaches them")
+        lines.append(
+            "the prompt hooks use other indexes: `crossgate teach` without -i teaches them"
+        )
+    show_result(options.json, {**lessons[0], "lessons": lessons}, lines)
     return DONE
 
 
