@@ -33,7 +33,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from crossgate._cli.measurements import usage_of
+from crossgate._cli.bench import usage_of
 from crossgate.evaluation import read_dataset
 
 sys.path.insert(0, str(Path(__file__).parent))

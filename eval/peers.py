@@ -22,8 +22,7 @@ from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from crossgate._cli.demo import SKILLS
-from crossgate._cli.measurements import (
+from crossgate._cli.bench import (
     Run,
     Texts,
     in_turn,
@@ -33,6 +32,7 @@ from crossgate._cli.measurements import (
     vector_index,
     word_index,
 )
+from crossgate._cli.demo import SKILLS
 from crossgate._reranking.contract import NO_DEADLINE, passages_of
 from crossgate._reranking.cross_encoder import CrossEncoder
 from crossgate._runtime.model_files import BUNDLED, PASSAGE_RERANKER

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from crossgate import Router
-from crossgate._cli.measurements import (
+from crossgate._cli.bench import (
     _CLEAR,
     _UNCLEAR,
     SECTIONS,

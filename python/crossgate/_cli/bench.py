@@ -1,22 +1,36 @@
-"""`crossgate bench`: time and memory of crossgate on this machine, without a network or data.
-
-The command builds its parser and prints; the measurements are those of `measurements`.
-"""
+"""`crossgate bench`: time and memory of crossgate on this machine, without a network or data."""
 
 from __future__ import annotations
 
 import argparse
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import accumulate, cycle
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any, NamedTuple
 
+import crossgate._core as _core
 from crossgate._cli import DONE
+from crossgate._cli.demo import SKILLS
 from crossgate._cli.input import at_least
 from crossgate._cli.output import say, show, show_json
+from crossgate._decision.router import Router
+from crossgate._reranking.contract import NO_DEADLINE, passages_of
+from crossgate._reranking.cross_encoder import CrossEncoder
+from crossgate._retrieval.document_index import Index
+from crossgate._retrieval.embedding import OnnxEmbedder
+from crossgate._runtime.model_files import EMBEDDER, PASSAGE_RERANKER, ROUTING_RERANKER
 from crossgate._support.wording import counted
+from crossgate._values.results import Document
 
 SCHEMA = "crossgate-bench/2"
-
-# Making a million documents takes minutes, so this section is not a default.
-_DEFAULT = ("processes", "routes", "pairs", "bm25", "cosine", "indexing")
-_SECTIONS = (*_DEFAULT, "growth")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,20 +61,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Measure section by section, and print each when it is done."""
     # Every search runs in one thread; numpy, which makes the vectors, reads these when imported.
-    import os
-
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-    from crossgate._cli.measurements import SECTIONS, Settings, table
     from crossgate._evaluation.stored_runs import describe_machine, describe_versions
 
-    settings = Settings(repetitions=options.repetitions, sizes=options.sizes)
     machine, versions = describe_machine(), describe_versions()
     values = {}
     for name in options.sections or _DEFAULT:
         say(f"measuring {name}")
-        figures = list(SECTIONS[name](settings))
+        figures = list(SECTIONS[name](options))
         values[name] = [figure.to_dict() for figure in figures]
         if not options.json:
             title, _, _ = (SECTIONS[name].__doc__ or "").partition("\n")
@@ -76,8 +86,8 @@ def run(options: argparse.Namespace) -> int:
 
 # Not by `choices`: with `nargs="*"`, argparse of Python 3.11 requires the empty list among them.
 def _section(text: str) -> str:
-    if text not in _SECTIONS:
-        raise argparse.ArgumentTypeError(f"{text}: choose from {', '.join(_SECTIONS)}")
+    if text not in SECTIONS:
+        raise argparse.ArgumentTypeError(f"{text}: choose from {', '.join(SECTIONS)}")
     return text
 
 
@@ -86,3 +96,341 @@ def _sizes(text: str) -> tuple[int, ...]:
     if not sizes or min(sizes) < 20:
         raise argparse.ArgumentTypeError(f"{text}: whole numbers with commas, each at least 20")
     return sizes
+
+
+Run = Callable[[], object]
+"""A function to time."""
+
+_NULL = subprocess.DEVNULL
+
+# Without -P, Python would import a module of this name from the current folder.
+_PYTHON = [sys.executable, "-P"]
+_CROSSGATE = [*_PYTHON, "-c", "from crossgate._cli import main; main()"]
+
+# Two prompts of the demo: stage 1 decides the first; the cross-encoder decides the second.
+_CLEAR = "merge these three PDF files into one"
+_UNCLEAR = "write up what changed in this branch"
+
+
+class Figure(NamedTuple):
+    """The time, memory or size of one case, such as `1,000 documents`, at each repetition."""
+
+    case: str
+    unit: str
+    values: tuple[float, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the figure as JSON values."""
+        low = high = self.values[0]
+        if len(self.values) > 1:
+            low, _, high = quantiles(self.values, n=4, method="inclusive")
+        return {
+            "case": self.case,
+            "unit": self.unit,
+            "median": median(self.values),
+            "quartiles": [low, high],
+            "repetitions": len(self.values),
+        }
+
+
+def timed(
+    cases: Mapping[str, Run], repetitions: int, *, each: float | None = None
+) -> Iterator[Figure]:
+    """Time functions in turns, so that other work on the machine slows all of them.
+
+    Each runs once untimed before, to load and cache its data. If one run does `each` units, the
+    figure is a rate per second.
+    """
+    values: dict[str, list[float]] = {name: [] for name in cases}
+    for run in cases.values():
+        run()
+    for _ in range(repetitions):
+        for name, run in cases.items():
+            seconds = _seconds(run)
+            values[name].append(each / seconds if each else seconds * 1e3)
+    for name, measurements in values.items():
+        unit = "per second" if each else "ms"
+        yield Figure(name, unit, tuple(measurements))
+
+
+def table(figures: Sequence[Figure]) -> str:
+    """Return figures as a table in Markdown."""
+    rows = ["| | median | quartiles | |", "| --- | --- | --- | --- |"]
+    for figure in figures:
+        values = figure.to_dict()
+        low, high = map(_number, values["quartiles"])
+        middle = _number(values["median"])
+        rows.append(f"| {figure.case} | {middle} | {low} to {high} | {figure.unit} |")
+    return "\n".join(rows)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def processes(options: argparse.Namespace) -> Iterator[Figure]:
+    """Time and peak memory of whole processes, since a prompt hook starts one per prompt."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "skills.cgx"
+        _library(1_000).save(file)
+        route = [*_CROSSGATE, "route", "-i", str(file)]
+        commands = {
+            "python -c pass": [*_PYTHON, "-c", "pass"],
+            "import crossgate": [*_PYTHON, "-c", "import crossgate"],
+            "from crossgate import Router": [*_PYTHON, "-c", "from crossgate import Router"],
+            "crossgate route, 1,000 skills, stage 1 decides": [*route, _CLEAR],
+            "crossgate route, 1,000 skills, reranked": [*route, _UNCLEAR],
+        }
+        cases = {case: partial(_finished, command) for case, command in commands.items()}
+        yield from timed(cases, options.repetitions)
+        for case, command in commands.items() if sys.platform != "win32" else ():
+            yield Figure(case, "MiB", tuple(usage_of(command)[1] for _ in range(3)))
+
+
+def routes(options: argparse.Namespace) -> Iterator[Figure]:
+    """Warm routes over 1,000 skills: the time per prompt in a server or a notebook."""
+    index = _library(1_000)
+    router, alone = Router(index), Router(index, reranker=None)
+    router.warm_up()
+    cases: dict[str, Run] = {
+        "stage 1 alone": lambda: alone.route(_UNCLEAR),
+        "the gate: stage 1 decides": lambda: router.route(_CLEAR),
+        "the gate: reranked": lambda: router.route(_UNCLEAR),
+        "embedding the prompt alone": lambda: index.load_embedder().embed([_CLEAR]),
+    }
+    yield from timed(cases, options.repetitions)
+
+
+def pairs(options: argparse.Namespace) -> Iterator[Figure]:
+    """Stage 2: a query of 10 words and 16 passages, pairs per second on all cores."""
+    texts = Texts(_english())
+    models = {name: CrossEncoder(name) for name in (ROUTING_RERANKER, PASSAGE_RERANKER)}
+    for case, lengths in {
+        "15 words": [15] * 16,
+        "100 words": [100] * 16,
+        "10 to 160 words": list(range(10, 170, 10)),
+        "250 words": [250] * 16,
+    }.items():
+        query = texts.text(10)
+        passages = passages_of([texts.text(length) for length in lengths])
+        cases: dict[str, Run] = {
+            f"{name}, {case}": partial(model.score, query, passages, deadline=NO_DEADLINE)
+            for name, model in models.items()
+        }
+        yield from timed(cases, options.repetitions, each=len(passages))
+
+
+def bm25(options: argparse.Namespace) -> Iterator[Figure]:
+    """BM25 in one thread: the ten best of documents of 60 words, by 12 words."""
+    for size in options.sizes:
+        texts = Texts()
+        core = word_index([texts.text(60) for _ in range(size)])
+        queries = [texts.text(12) for _ in range(50)]
+        cases = {counted(size, "document"): in_turn(queries, partial(search, core))}
+        yield from timed(cases, 10 * options.repetitions)
+
+
+def cosine(options: argparse.Namespace) -> Iterator[Figure]:
+    """Cosine: the ten nearest of vectors of 384 numbers, with their documents."""
+    for size in options.sizes:
+        core = vector_index(unit_vectors(size))
+        queries = list(unit_vectors(50, seed=1))
+        cases = {counted(size, "vector"): in_turn(queries, partial(search, core, ""))}
+        yield from timed(cases, 10 * options.repetitions)
+
+
+def indexing(options: argparse.Namespace) -> Iterator[Figure]:
+    """Making an index, including the embedding: documents per second on all cores."""
+    texts = Texts(_english())
+    for head, body, count in ((15, 0, 100), (60, 0, 100), (60, 600, 20)):
+        rows = [
+            {"id": str(at), "text": texts.text(head), "body": texts.text(body)}
+            for at in range(count)
+        ]
+        case = counted(head, "word") + (f" and a body of {body}" if body else "")
+        # It takes seconds, and its spread is small.
+        times = max(1, options.repetitions // 5)
+        yield from timed({case: partial(Index.build, rows)}, times, each=count)
+
+
+def growth(options: argparse.Namespace) -> Iterator[Figure]:
+    """An index of growing size: documents of 60 words with precomputed vectors."""
+    for size in options.sizes:
+        for step, unit, values in _growth(size, options):
+            yield Figure(f"{counted(size, 'document')}: {step}", unit, values)
+
+
+def _growth(size: int, options: argparse.Namespace) -> Iterator[tuple[str, str, tuple[float, ...]]]:
+    texts = Texts()
+    words = [texts.text(12) for _ in range(20)]
+    queries = list(zip(words, unit_vectors(20, seed=1), strict=True))
+    vectors = unit_vectors(size)
+    rows: list[Any] = [
+        (str(at), "", texts.text(60), "", [], "{}", row) for at, row in enumerate(vectors)
+    ]
+    core = _core.Index("none", "bench", 384)
+    yield "index", "s", (_seconds(partial(core.upsert, rows)),)
+    rows.clear()
+    del vectors
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "index.cgx"
+        yield "save", "s", (_seconds(lambda: core.save(file)),)
+        yield "file", "MB", (file.stat().st_size / 1e6,)
+        opened, first = [], []
+        for _ in range(max(3, options.repetitions // 5)):
+            opened.append(1e3 * _seconds(lambda: _core.Index.open(file)))
+            index = _core.Index.open(file)
+            first.append(1e3 * _seconds(partial(search, index, *queries[0])))
+        yield "open", "ms", tuple(opened)
+        yield "first search", "ms", tuple(first)
+        yield (
+            "search",
+            "ms",
+            tuple(1e3 * _seconds(partial(search, core, *each)) for each in queries),
+        )
+        script = (
+            "import sys; from crossgate import _core\n"
+            "index = _core.Index.open(sys.argv[1])\n"
+            "index.search(sys.argv[2], [1.0] * 384, per_channel=10)"
+        )
+        if sys.platform != "win32":
+            _, peak = usage_of([*_PYTHON, "-c", script, str(file), words[0]])
+            yield "memory of one search", "MiB", (peak,)
+
+
+SECTIONS: Mapping[str, Callable[[argparse.Namespace], Iterator[Figure]]] = {
+    "processes": processes,
+    "routes": routes,
+    "pairs": pairs,
+    "bm25": bm25,
+    "cosine": cosine,
+    "indexing": indexing,
+    "growth": growth,
+}
+# Making a million documents takes minutes, so this section is not a default.
+_DEFAULT = [name for name in SECTIONS if name != "growth"]
+
+
+def word_index(texts: Sequence[str]) -> _core.Index:
+    """Return an index of texts without vectors."""
+    core = _core.Index("none", "", 0)
+    core.upsert([(str(at), "", text, "", [], "{}", None) for at, text in enumerate(texts)])
+    return core
+
+
+def vector_index(vectors: Any) -> _core.Index:
+    """Return an index of vectors without texts."""
+    core = _core.Index("none", "bench", 384)
+    core.upsert([(str(at), "", "", "", [], "{}", row) for at, row in enumerate(vectors)])
+    return core
+
+
+def unit_vectors(count: int, seed: int = 0) -> Any:
+    """Return unit vectors in clusters, as those of texts are, of shape [count, 384]."""
+    import numpy
+
+    centres = numpy.random.default_rng(7).standard_normal((300, 384), dtype=numpy.float32)
+    draw = numpy.random.default_rng(seed)
+    vectors = draw.standard_normal((count, 384), dtype=numpy.float32)
+    vectors += 0.8 * centres[draw.integers(0, len(centres), count)]
+    return vectors / numpy.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def search(core: _core.Index, query: str, vector: Any = None) -> Any:
+    """Search an index for the ten best documents of each channel."""
+    return core.search(query, vector, per_channel=10)
+
+
+def in_turn(queries: Sequence[Any], search: Callable[[Any], object]) -> Run:
+    """Return a function that searches for the next query at each call, in the same order."""
+    turns = cycle(queries)
+    return lambda: search(next(turns))
+
+
+def _finished(command: Sequence[str]) -> None:
+    subprocess.run(command, stdin=_NULL, stdout=_NULL, stderr=_NULL, check=False)  # noqa: S603, ours
+
+
+def _seconds(run: Run) -> float:
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def _library(size: int) -> Index:
+    """Return an index of the demo's skills and of random documents with random vectors."""
+    texts = Texts()
+    others = [
+        Document(
+            id=str(at),
+            title=texts.text(2),
+            text=texts.text(60),
+            vector=row,
+            is_description=True,
+        )
+        for at, row in enumerate(unit_vectors(size - len(SKILLS)))
+    ]
+    return Index.build([*SKILLS, *others], embedder=OnnxEmbedder(EMBEDDER))
+
+
+def _english() -> list[str]:
+    """Return words of the demo, since models cut made-up words into many pieces."""
+    return list(dict.fromkeys(word for skill in SKILLS for word in skill.text.split()))
+
+
+WORDS = 50_000
+"""Number of made-up words."""
+
+_SYLLABLES = [a + b for a in "bcdfghklmnprstvw" for b in "aeiou"]
+
+
+def _word(rank: int) -> str:
+    """Return the word of a rank; each rank has its own word, and frequent words are short."""
+    parts = [_SYLLABLES[rank % len(_SYLLABLES)]]
+    while rank := rank // len(_SYLLABLES):
+        parts.append(_SYLLABLES[rank % len(_SYLLABLES)])
+    return "".join(parts)
+
+
+class Texts:
+    """Random texts by Mandelbrot's law: the word of rank r has a share of 1 / (r + 2.7).
+
+    Mandelbrot, "An informational theory of the statistical structure of language" (1953).
+
+    Args:
+        words: The words, the most frequent first; None for made-up words.
+        seed: The same seed draws the same texts.
+    """
+
+    def __init__(self, words: Sequence[str] | None = None, *, seed: int = 0) -> None:
+        self._random = random.Random(seed)  # noqa: S311, a sample and no secret
+        self._words = words or [_word(rank) for rank in range(WORDS)]
+        self._shares = list(accumulate(1 / (rank + 2.7) for rank in range(len(self._words))))
+
+    def text(self, words: int) -> str:
+        """Return a text with this number of words."""
+        return " ".join(self._random.choices(self._words, cum_weights=self._shares, k=words))
+
+
+# A process inherits the peak memory of its parent, so a small process starts the measured command.
+_STARTER = """
+import os, sys
+null = os.open(os.devnull, os.O_RDWR)
+streams = [(os.POSIX_SPAWN_DUP2, null, number) for number in range(3)]
+child = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ, file_actions=streams)
+used = os.wait4(child, 0)[2]
+print(used.ru_utime + used.ru_stime, used.ru_maxrss)
+"""
+
+
+def usage_of(command: Sequence[str]) -> tuple[float, float]:
+    """Run a command without input and output; not on Windows.
+
+    Returns:
+        The processor time of all its threads in ms, and its peak memory in MiB.
+    """
+    starter = [sys.executable, "-P", "-S", "-c", _STARTER, *command]
+    done = subprocess.run(starter, capture_output=True, check=True)  # noqa: S603, the caller's
+    seconds, peak = done.stdout.split()
+    unit = 1 << 20 if sys.platform == "darwin" else 1 << 10
+    return 1e3 * float(seconds), int(peak) / unit
