@@ -1,11 +1,11 @@
 """Writes groups of one query and the documents that stage 1 finds best, to train stage 2 on.
 
-    python mine_groups.py DATA HALF_0 HALF_1 OUTPUT
+    python mine_groups.py DATA EMBEDDER OUTPUT --half 1
 
 Stage 1 is crossgate itself, with its bundled profile, so that stage 2 learns from the candidates,
 the passages and the mistakes of stage 1 in use. An embedder makes fewer mistakes on the requests
-that it was trained on. So there are two embedders, each trained on half of the
-examples, and each half is searched with the other half's. Needs crossgate installed, no torch.
+that it was trained on, so one half of the examples is searched with an embedder that was trained on
+the other half. Needs crossgate installed, no torch.
 """
 
 from __future__ import annotations
@@ -18,8 +18,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from corpora import Decks, Example, TrainingData, read_training_data, shingles
+from corpora import (
+    Decks,
+    Example,
+    TrainingData,
+    document_text,
+    read_rows,
+    read_training_data,
+    shingles,
+)
 from hashes import check_hashes
+from pack_training_data import LIBRARIES, dev_queries, session_rows
 
 from crossgate import Document, Index, OnnxEmbedder
 from crossgate._core import Blend
@@ -51,10 +60,13 @@ MIXTURE: dict[str, float] = {
     "cosqa": 0.014,
     "markdown-sections-weak": 0.020,
     "written passage questions": 0.029,
+    "session": 0.085,
 }
 
 PASSAGE_POOLS = ("scifact", "cosqa", "markdown-sections-weak")
 """Searched by BM25 alone, so that as many passages are reranked without a cosine as with it."""
+
+WITH_BODIES = ("skills", "skill-triggers", *(f"session {library}" for library in LIBRARIES))
 
 GROUP = 8
 """Documents per group: at most one of them fits."""
@@ -98,7 +110,7 @@ def documents_of(
         others = [id for id in texts if id not in ids]
         chance = random.Random(f"{seed} {pool}")
         kept += chance.sample(others, min(len(others), max(0, POOL - len(kept))))
-        bodies = data.bodies if pool == "skills" else {}
+        bodies = data.bodies if pool in WITH_BODIES else {}
         yield pool, [Document(id=id, text=texts[id], body=bodies.get(id, "")) for id in kept]
 
 
@@ -151,18 +163,56 @@ def _alike(text: str, known: set[str]) -> bool:
     return shared >= COPY * (len(known) + len(other) - shared)
 
 
+def add_sessions(data: TrainingData, folder: Path, more: Sequence[Path]) -> None:
+    """Adds the training prompts of sessions: what is at least arguably useful is not wrong."""
+    bodies = {row["_id"]: row["body"] for row in read_rows(folder / "skill-bodies/bodies.jsonl")}
+    for library in LIBRARIES:
+        pool = f"session {library}"
+        rows = list(read_rows(folder / "sessions/libraries" / f"{library}.jsonl"))
+        data.pools[pool] = {row["_id"]: document_text(row) for row in rows}
+        data.bodies |= {row["_id"]: bodies.get(row["_id"], "") for row in rows}
+        found = session_rows([folder / "sessions", *more], library, "train")
+        data.examples += [
+            Example("session", pool, text, (*must, *may)) for text, must, may, _ in found
+        ]
+
+
+def dev_data(folder: Path) -> TrainingData:
+    """Returns the prompts of the dev splits that judge the training, two sets of them."""
+    data = TrainingData()
+    bodies = {row["_id"]: row["body"] for row in read_rows(folder / "skill-bodies/bodies.jsonl")}
+    for name in ("skill-triggers", "metatool"):
+        rows, queries = dev_queries(folder / name, "dev", name)
+        data.pools[name] = {row["_id"]: document_text(row) for row in rows}
+        data.bodies |= {id: bodies[id] for id in data.pools[name] if id in bodies}
+        data.examples += [Example(name, name, text, tuple(fits)) for text, fits in queries]
+    return data
+
+
 def main() -> None:
     """Reads the arguments, checks the data's hashes and writes the groups."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path, help="folder of the public sets")
-    parser.add_argument("half_0", type=Path, help="model folder, trained on half 0 of the examples")
-    parser.add_argument("half_1", type=Path, help="model folder, trained on half 1 of the examples")
+    parser.add_argument("embedder", type=Path, help="model folder of the embedder")
     parser.add_argument("output", type=Path, help="file to write, one group per line")
-    parser.add_argument("--groups", type=int, default=8000, help="how many are drawn")
+    parser.add_argument("--half", type=int, choices=(0, 1), help="only this half of the examples")
+    parser.add_argument("--dev", action="store_true", help="groups of dev splits, for judging")
+    parser.add_argument("--groups", type=int, default=36_000, help="how many are drawn")
+    parser.add_argument(
+        "--more", type=Path, nargs="*", default=[], help="folders of further session prompts"
+    )
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     check_hashes(options.data, HERE / "data.sha256")
-    data = read_training_data(options.data, HERE / "prompts")
+    chance = random.Random(options.seed)
+    if options.dev:
+        data = dev_data(options.data)
+        drawn = [(example.pool, example) for example in data.examples]
+    else:
+        data = read_training_data(options.data, HERE / "prompts")
+        add_sessions(data, options.data, options.more)
+        drawn = draw(data, options.groups, chance)
+        drawn = [one for one in drawn if options.half in (None, data.half(one[1]))]
     print(f"{len(data.examples)} examples; left out: {dict(data.removed)}", flush=True)
     profile = json.loads(DEFAULT_PROFILE.read_text(encoding="utf-8"))
     settings = {
@@ -170,26 +220,16 @@ def main() -> None:
         "combine": profile["combine"],
         "pivot": profile["blend"]["pivot"],
     }
-    chance = random.Random(options.seed)
-    drawn = draw(data, options.groups, chance)
-    embedders = [OnnxEmbedder(folder) for folder in (options.half_0, options.half_1)]
+    embedder = OnnxEmbedder(options.embedder)
     groups: dict[int, dict[str, Any]] = {}
     for pool, documents in documents_of(data, drawn, options.seed):
         places = [place for place, (name, _) in enumerate(drawn) if name == pool]
         print(f"{pool}: {len(documents)} documents, {len(places)} examples", flush=True)
-        searched: list[tuple[Index, int, Sequence[float] | None]] = []
-        if pool in PASSAGE_POOLS:
-            words = Index.build(documents, embedder=None)
-            searched += [(words, place, None) for place in places]
-        else:
-            for half, embedder in enumerate(embedders):
-                index = Index.build(documents, embedder=embedder)
-                unseen = [place for place in places if data.half(drawn[place][1]) != half]
-                vectors = embedder.embed(
-                    [drawn[place][1].query[:QUERY_CHARACTERS] for place in unseen]
-                )
-                searched += [(index, *place) for place in zip(unseen, vectors, strict=True)]
-        for index, place, vector in searched:
+        words = pool in PASSAGE_POOLS
+        index = Index.build(documents, embedder=None if words else embedder)
+        queries = [drawn[place][1].query[:QUERY_CHARACTERS] for place in places]
+        vectors = [None] * len(queries) if words else embedder.embed(queries)
+        for place, vector in zip(places, vectors, strict=True):
             group = group_of(index, drawn[place][1], vector, settings)
             if group is not None:
                 groups[place] = group

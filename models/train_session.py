@@ -7,6 +7,10 @@ NEED is the embedder's need.json, whose part `session` is replaced: a logistic r
 vector and the form of a prompt says whether it can use any skill, and a linear model over the
 vector of a skill says how much sessions ask for it, whatever the prompt. PROFILE is written. Takes
 a minute, and needs crossgate installed, but not torch.
+
+The probabilities are fitted on the prompts of `--more`, since the embedder has learnt the others.
+Somebody chose those prompts, so each library's prompts with and without a fitting skill count as
+often as in `sessions`.
 """
 
 from __future__ import annotations
@@ -57,10 +61,10 @@ OTHER_TECHNOLOGY = -2.8
 Fitted together with the usefulness on the training prompts; experiments.md has the figures.
 """
 
-NAMED = 0.55
+NAMED = 0.6
 """Confidence from which a skill is named: more likely right than wrong, with a margin."""
 
-LISTED = 0.6
+LISTED = 0.65
 """Probability that any skill fits from which a list is offered."""
 
 
@@ -71,7 +75,7 @@ class Prompt:
     Attributes:
         id: Its id.
         owner: The owner of the repository, for folds.
-        split: `train` or `dev`.
+        split: `train`, `dev`, or `more` for prompts of further folders.
         vector: The unit vector of the request.
         form: The numbers of `_core.form`.
         searched: The text that is searched.
@@ -112,7 +116,11 @@ class Candidates:
 
 def sessions_of(folders: Sequence[Path], embedder: OnnxEmbedder) -> list[Prompt]:
     """Returns the prompts of all folders with their vectors."""
-    rows = [row for folder in folders for row in read_rows(folder / "prompts.jsonl")]
+    rows = [
+        row | ({"split": "more"} if number else {})
+        for number, folder in enumerate(folders)
+        for row in read_rows(folder / "prompts.jsonl")
+    ]
     return prompts_of(rows, embedder)
 
 
@@ -239,13 +247,18 @@ def minimum(loss: Callable[[Array], tuple[float, Array]], size: int) -> Array:
     return np.asarray(minimize(loss, np.zeros(size), jac=True, method="L-BFGS-B").x)
 
 
-def logistic(features: Array, labels: Array, ridge: Array) -> Array:
-    """Returns intercept and weights of a logistic regression with a ridge for each weight."""
+def logistic(features: Array, labels: Array, ridge: Array, counts: Array | None = None) -> Array:
+    """Returns intercept and weights of a logistic regression with a ridge for each weight.
+
+    `counts` says how much each row counts; all count alike by default.
+    """
+    share = np.ones(len(labels)) if counts is None else counts
+    share = share / share.sum()
 
     def loss(weights: Array) -> tuple[float, Array]:
         odds = weights[0] + features @ weights[1:]
-        error = (expit(odds) - labels) / len(labels)
-        value = (np.logaddexp(0, odds) - labels * odds).mean() + ridge @ weights[1:] ** 2
+        error = (expit(odds) - labels) * share
+        value = (np.logaddexp(0, odds) - labels * odds) @ share + ridge @ weights[1:] ** 2
         return float(value), np.concatenate(
             [[error.sum()], features.T @ error + 2 * ridge * weights[1:]]
         )
@@ -354,7 +367,7 @@ class Outcome:
     """One prompt in one library, by heads that have not seen its owner.
 
     Attributes:
-        split: `train` or `dev`.
+        split: That of the prompt.
         library: Position of the library.
         signals: The logarithm of the mean weight, and the log-odds of a need.
         share: The share of the first candidate.
@@ -410,6 +423,19 @@ def outcomes_of(
                 )
             )
     return found
+
+
+def natural_counts(chosen: Sequence[Outcome], natural: Sequence[Outcome]) -> Array:
+    """Returns how much each chosen outcome counts, so that as many have a fit as in `natural`."""
+
+    def shares(outcomes: Sequence[Outcome]) -> dict[tuple[int, bool], float]:
+        keys = [(one.library, one.any_fits) for one in outcomes]
+        return {key: keys.count(key) / len(keys) for key in set(keys)}
+
+    wanted, found = shares(natural), shares(chosen)
+    return np.array(
+        [wanted[one.library, one.any_fits] / found[one.library, one.any_fits] for one in chosen]
+    )
 
 
 def report(outcomes: Sequence[Outcome], any_fits: Array, threshold: float) -> dict[str, object]:
@@ -470,7 +496,7 @@ def main() -> None:
     request = values.get("request", {name: values.get(name) for name in ("intercept", "weights")})
     of_requests = np.array(request["weights"])
     others = [(requests, True), (prompts_of(remarks[:REQUESTS], embedder), False)]
-    train = [at for at, prompt in enumerate(prompts) if prompt.split == "train"]
+    train = [at for at, prompt in enumerate(prompts) if prompt.split != "dev"]
     owners = sorted({prompts[at].owner for at in train})
     fold = {owner: number % FOLDS for number, owner in enumerate(owners)}
     heads = fit_heads(prompts, libraries, set(train), others, of_requests)
@@ -487,10 +513,11 @@ def main() -> None:
 
     def heads_of(place: int) -> Heads:
         prompt = prompts[place]
-        return by_fold[fold[prompt.owner]] if prompt.split == "train" else heads
+        return heads if prompt.split == "dev" else by_fold[fold[prompt.owner]]
 
     outcomes = outcomes_of(prompts, libraries, heads_of)
-    known = [one for one in outcomes if one.split == "train"]
+    learnt = [one for one in outcomes if one.split == "train"]
+    known = [one for one in outcomes if one.split == "more"] or learnt
     asked, of_asked = authors_requests(options.data, "dev", 300, embedder)
     rows = list(read_rows(options.data / "skill-triggers" / "corpus.jsonl"))
     bodies = bodies_of(options.data)
@@ -502,6 +529,7 @@ def main() -> None:
         np.array([one.signals for one in fitted]),
         np.array([float(one.any_fits) for one in fitted]),
         np.zeros(2),
+        np.concatenate([natural_counts(known, learnt), np.ones(len(matched) * REPEATED)]),
     )
 
     def any_fits(of: Sequence[Outcome]) -> Array:
@@ -535,7 +563,7 @@ def main() -> None:
         winner=_core.Winner(agreed=0.0, disagreed=0.0),
         relevance=_core.Relevance(stage1=default.relevance.stage1),
         anytime=None,
-        shortlist=_core.Shortlist(least=LISTED, coverage=0.56, most=3, stage1=promises),
+        shortlist=_core.Shortlist(least=LISTED, coverage=0.7, most=3, stage1=promises),
         fitted={
             "command": "python train_session.py DATA need.json session.json --more FOLDER",
             "prompts": len(train),
@@ -545,7 +573,7 @@ def main() -> None:
     )
     write_profile(options.profile, profile)
     intercept, of_vector, of_form = heads.need
-    numbers = {
+    numbers = values | {
         "schema": "crossgate-need/2",
         "request": request,
         "session": {

@@ -1,0 +1,232 @@
+"""Writes pairs of a question and a passage that answers it, or only seems to answer it.
+
+    python passage_pairs.py DATA OUTPUT
+
+DATA holds the public sets. The pairs of documentation, science, code and medicine also keep the
+logit of the start, so that the order of other passages is not forgotten.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import bm25s
+
+HERE = Path(__file__).parent
+SEED = 0
+
+# Number of pairs of each kind; `unanswerable` takes all that there are.
+ANSWERABLE, EDITED, UNRELATED, SECTIONS, MEDICINE = 16_000, 8_000, 3_000, 1_065, 2_000
+
+# A word that names something: capitalised, not the first of a sentence, or with a digit.
+NAME = re.compile(r"(?<=[a-z,] )(?:[A-Z][\w'-]+)(?: [A-Z][\w'-]+)*|\b\d[\d,.]*\b")
+
+
+class Lexical:
+    """BM25 over each pool, to find wrong documents that share words with a query."""
+
+    def __init__(self, pools: dict[str, dict[str, str]]) -> None:
+        self._ids = {name: list(pool) for name, pool in pools.items()}
+        self._models = {}
+        for name, pool in pools.items():
+            model = bm25s.BM25(k1=1.2, b=0.75)
+            model.index(_tokens(list(pool.values())), show_progress=False)
+            self._models[name] = model
+
+    def nearest(self, pool: str, queries: Sequence[str], count: int) -> list[list[str]]:
+        """Returns the ids of the best `count` documents for each query, best first."""
+        ids = self._ids[pool]
+        rows, _ = self._models[pool].retrieve(
+            _tokens(queries), k=min(count, len(ids)), show_progress=False, n_threads=1
+        )
+        return [[ids[place] for place in row] for row in rows]
+
+
+def _tokens(texts: Sequence[str]) -> bm25s.tokenization.Tokenized:
+    return bm25s.tokenize(list(texts), stopwords="en", show_progress=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A question and a passage.
+
+    Attributes:
+        question: The question.
+        passage: Title and text of the passage.
+        answers: 1 if the passage answers the question, otherwise 0; None if only the logit of the
+            start is to be kept.
+        taught: Whether the logit of the start is to be kept.
+    """
+
+    question: str
+    passage: str
+    answers: float | None
+    taught: bool = False
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    """Returns the lines of a file of JSON lines."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def edited(question: str, paragraph: str, others: Sequence[str], chance: random.Random) -> str:
+    """Returns a question in which a name or number was replaced, so that it is not answered.
+
+    Args:
+        question: A question that the paragraph answers.
+        paragraph: The paragraph.
+        others: Names and numbers of the article's other paragraphs.
+        chance: Draws the name and its replacement.
+
+    Returns:
+        The new question; empty if no name can be replaced.
+    """
+    names = [name for name in NAME.findall(question) if name in paragraph]
+    if not names:
+        return ""
+    name = chance.choice(names)
+    numeric = name[0].isdigit()
+    fitting = [
+        other
+        for other in others
+        if other not in paragraph
+        and other not in question
+        and other[0].isdigit() == numeric
+        and (not numeric or len(other) == len(name))
+        and abs(len(other.split()) - len(name.split())) <= 1
+    ]
+    return question.replace(name, chance.choice(fitting)) if fitting else ""
+
+
+def squad_pairs(folder: Path, chance: random.Random) -> Iterator[Pair]:
+    """Yields pairs of the training split of SQuAD."""
+    corpus = {row["_id"]: row for row in rows(folder / "corpus.jsonl")}
+    text = {id: f"{row['title']}\n{row['text']}" for id, row in corpus.items()}
+    questions = [
+        row for row in rows(folder / "queries.jsonl") if row["metadata"]["split"] == "train"
+    ]
+    articles: dict[str, set[str]] = defaultdict(set)
+    for row in questions:
+        articles[row["metadata"]["article"]].add(row["metadata"]["near"])
+    pools = {name: {id: corpus[id]["text"] for id in sorted(ids)} for name, ids in articles.items()}
+    pools = {name: pool for name, pool in pools.items() if len(pool) > 2}
+    lexical = Lexical(pools)
+
+    def neighbour(row: dict[str, Any]) -> str:
+        near, article = row["metadata"]["near"], row["metadata"]["article"]
+        if article not in pools:
+            return ""
+        best = lexical.nearest(article, [row["text"]], 3)[0]
+        return chance.choice([id for id in best if id != near][:2])
+
+    unanswerable = [row for row in questions if row["metadata"]["no_match"]]
+    seemingly = {row["metadata"]["article"] for row in unanswerable}
+    beside = [
+        row
+        for row in questions
+        if row["metadata"]["article"] in seemingly and not row["metadata"]["no_match"]
+    ]
+    for row in unanswerable:
+        yield Pair(row["text"], text[row["metadata"]["near"]], 0.0)
+    for row in chance.sample(beside, min(len(beside), len(unanswerable))):
+        yield Pair(row["text"], text[row["metadata"]["near"]], 1.0)
+    for row in chance.sample(unanswerable, len(unanswerable) // 4):
+        if other := neighbour(row):
+            yield Pair(row["text"], text[other], 0.0)
+
+    answered = [row for row in questions if row["metadata"]["article"] not in seemingly]
+    chance.shuffle(answered)
+    for row in answered[:ANSWERABLE]:
+        if other := neighbour(row):
+            yield Pair(row["text"], text[row["metadata"]["near"]], 1.0)
+            yield Pair(row["text"], text[other], 0.0)
+    names = {
+        article: sorted({name for one in pool.values() for name in NAME.findall(one)})
+        for article, pool in pools.items()
+    }
+    count = 0
+    for row in answered[ANSWERABLE:]:
+        article, near = row["metadata"]["article"], row["metadata"]["near"]
+        question = edited(row["text"], corpus[near]["text"], names.get(article, ()), chance)
+        if question and count < EDITED:
+            count += 1
+            yield Pair(question, text[near], 0.0)
+            yield Pair(row["text"], text[near], 1.0)
+    everything = list(text.values())
+    for row in answered[-UNRELATED:]:
+        yield Pair(row["text"], chance.choice(everything), 0.0, taught=True)
+
+
+def other_pairs(
+    folder: Path, asked: Sequence[tuple[str, str]], chance: random.Random
+) -> Iterator[Pair]:
+    """Yields questions of another set with their passage, and with one that shares words.
+
+    Args:
+        folder: The set.
+        asked: Questions with the id of their passage.
+        chance: Draws the other passage.
+    """
+    corpus = {row["_id"]: row for row in rows(folder / "corpus.jsonl")}
+    asked = [one for one in asked if one[1] in corpus]
+    lexical = Lexical({"all": {id: row["text"] for id, row in corpus.items()}})
+    for question, id in asked:
+        near = [one for one in lexical.nearest("all", [question], 6)[0] if one != id]
+        for one, answers in ((id, 1.0), (chance.choice(near), None)):
+            passage = f"{corpus[one].get('title', '')}\n{corpus[one]['text']}".strip()
+            yield Pair(question, passage, answers, taught=True)
+
+
+def all_pairs(data: Path, written: Path, repeat: int) -> list[Pair]:
+    """Returns all pairs, shuffled."""
+    chance = random.Random(SEED)
+    pairs = list(squad_pairs(data / "squad", chance))
+    sections = [(row["text"], row["doc"]) for row in rows(HERE / "prompts" / "sections.jsonl")]
+    known = {row["_id"] for row in rows(data / "markdown-sections-weak" / "corpus.jsonl")}
+    sections = [one for one in sections if one[1] in known]
+    sections = chance.sample(sections, min(SECTIONS, len(sections)))
+    pairs += other_pairs(data / "markdown-sections-weak", sections, chance)
+    texts = {row["_id"]: row["text"] for row in rows(data / "medquad" / "queries.jsonl")}
+    labels = (data / "medquad" / "qrels" / "train.tsv").read_text(encoding="utf-8").splitlines()
+    medicine = [(texts[line.split("\t")[0]], line.split("\t")[1]) for line in labels[1:]]
+    pairs += other_pairs(data / "medquad", chance.sample(medicine, MEDICINE), chance)
+    for name in ("scifact", "cosqa"):
+        asked = {row["_id"]: row["text"] for row in rows(data / name / "queries.jsonl")}
+        judged = (data / name / "qrels/train.tsv").read_text(encoding="utf-8").splitlines()[1:]
+        fitting = [line.split("\t")[:2] for line in judged if float(line.split("\t")[2]) > 0]
+        pairs += other_pairs(data / name, [(asked[one], id) for one, id in fitting], chance)
+    own = [
+        Pair(row["question"], row[name], answers)
+        for row in rows(written)
+        for name, answers in (("answer", 1.0), ("mention", 0.0), ("sibling", 0.0))
+        if row.get(name)
+    ]
+    pairs += own * repeat
+    chance.shuffle(pairs)
+    return pairs
+
+
+def main() -> None:
+    """Reads the arguments and writes the pairs, one a line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("data", type=Path, help="folder of the public sets")
+    parser.add_argument("output", type=Path, help="file to write")
+    parser.add_argument("--repeat", type=int, default=4, help="how often each own question is seen")
+    options = parser.parse_args()
+    pairs = all_pairs(options.data, HERE / "prompts" / "passages.jsonl", options.repeat)
+    with options.output.open("w", encoding="utf-8") as lines:
+        for pair in pairs:
+            lines.write(json.dumps(asdict(pair), ensure_ascii=False) + "\n")
+    print(f"{options.output}: {len(pairs)} pairs")
+
+
+if __name__ == "__main__":
+    main()
