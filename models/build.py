@@ -59,14 +59,14 @@ RECIPES = {
     for recipe in (
         Recipe(
             name="crossgate-embedder-minilm-l6",
-            weights_sha256="59da945c8d627bcd646e778f7023de6ced4623656926c3ea9674a808aeba64d9",
+            weights_sha256="fa828357a0daa16a5658eb0f06b35f95dd2c7f56f7a53c19ed4f851268ec60d6",
             tokenizer_sha256=_TOKENIZER_SHA256,
             prefix="",
             is_cross_encoder=False,
         ),
         Recipe(
             name="crossgate-router-minilm-l12",
-            weights_sha256="921414602c5827f22adbb8a2bd4ce6a92f22343ddb921ab155485fba93074c0b",
+            weights_sha256="8f5054c43358adb83e8a060e2d56f5e9929dbced2b84eb5d678719dd6135912c",
             tokenizer_sha256=_MS_MARCO_TOKENIZER_SHA256,
             prefix="bert.",
             is_cross_encoder=True,

@@ -64,7 +64,7 @@ Fitted together with the usefulness on the training prompts; experiments.md has 
 NAMED = 0.6
 """Confidence from which a skill is named: more likely right than wrong, with a margin."""
 
-LISTED = 0.65
+LISTED = 0.62
 """Probability that any skill fits from which a list is offered."""
 
 

@@ -11,11 +11,11 @@ from crossgate._values.profile_files import BUNDLED_PROFILES
 
 Inject = Literal["name", "passage", "body"]
 
-MIN_CONFIDENCE = 0.55
+MIN_CONFIDENCE = 0.6
 """Minimum confidence of a mentioned skill; `eval/real_sessions.py` measures its effect."""
 
 MAX_SHORTLIST = 3
-MIN_ANY_FITS = 0.6
+MIN_ANY_FITS = 0.62
 """Minimum probability that any skill fits for a shortlist; measured by the same script."""
 
 MOST_CHARS = 10_000
