@@ -1,14 +1,16 @@
-"""The data that models/ trains on: no row of a hold-out, and no repository in both halves."""
+"""The training in models/: no row of a hold-out is used, and an interrupted run can go on."""
 
 from __future__ import annotations
 
 import hashlib
 import importlib
 import json
+import random
 import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 MODELS = Path(__file__).parents[1] / "models"
@@ -121,6 +123,129 @@ def test_halves_share_no_repository(project: Path) -> None:
     assert soup == {half(query, ruled_out="skill-triggers boat") for query in queries}
     assert {half("it", subject, pool="bfcl") for subject in SUBJECTS} == {0, 1}
     assert {half(query, "clinc150 boat", pool="clinc150") for query in queries} == {0, 1}
+
+
+@pytest.mark.parametrize("script", ["train_embedder", "train_cross_encoder", "train_passages"])
+def test_an_interrupted_training_goes_on_to_the_same_weights(
+    script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch = pytest.importorskip("torch", reason="the training needs models/requirements.txt")
+    monkeypatch.syspath_prepend(MODELS)
+    training = importlib.import_module("training")
+    module = importlib.import_module(script)
+    monkeypatch.setattr(module, "CHECKPOINT_EVERY", 4, raising=False)
+    for size in ("GROUPS_PER_STEP", "PAIRS_PER_STEP"):
+        monkeypatch.setattr(module, size, 3, raising=False)
+    start, data = _tiny_model(tmp_path / "start", script), tmp_path / "data"
+    _tiny_data(data, script)
+    step = training.Optimiser.step
+
+    def train(output: Path, interrupted_at: int) -> Any:
+        def checked(optimiser: Any, loss: Any) -> None:
+            if optimiser.done == interrupted_at:
+                raise KeyboardInterrupt
+            step(optimiser, loss)
+
+        monkeypatch.setattr(training.Optimiser, "step", checked)
+        arguments = [script, str(start), str(data), str(output), "--steps", "10"]
+        if script == "train_embedder":
+            arguments += ["--workers", "0", "--half", "0"]
+        monkeypatch.setattr(sys, "argv", arguments)
+        module.main()
+        return training.load_file(output / "model.safetensors")
+
+    whole = train(tmp_path / "whole", interrupted_at=-1)
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "parts", interrupted_at=7)
+    assert not (tmp_path / "parts/model.safetensors").exists()
+    resumed = train(tmp_path / "parts", interrupted_at=-1)
+    for name, weight in whole.items():
+        torch.testing.assert_close(resumed[name], weight, atol=1e-6, rtol=1e-5)
+    moved = training.load_file(start / "model.safetensors")
+    assert any(not torch.equal(moved[name], weight) for name, weight in whole.items())
+
+
+def _tiny_model(folder: Path, script: str) -> Path:
+    """Write weights of a BERT with one layer, and a tokenizer of the words 0 to 49."""
+    import tokenizers
+    import torch
+    import transformers
+
+    torch.manual_seed(0)
+    folder.mkdir()
+    config = transformers.BertConfig(
+        vocab_size=60,
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        num_labels=1,
+    )
+    kind = transformers.BertForSequenceClassification
+    if script == "train_embedder":
+        model = transformers.BertModel(config, add_pooling_layer=False)
+    else:
+        model = kind(config)
+    words = {"[PAD]": 0, "[UNK]": 1} | {str(n): n + 2 for n in range(50)}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, "[UNK]"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    importlib.import_module("training").save(model, folder, folder)
+    return folder
+
+
+def _tiny_data(path: Path, script: str) -> None:
+    """Write 24 queries about 12 documents, as the script reads them."""
+    chance = random.Random(0)
+
+    def text() -> str:
+        return " ".join(str(chance.randrange(50)) for _ in range(6))
+
+    if script == "train_cross_encoder":
+        rows = [
+            {
+                "source": "any",
+                "query": text(),
+                "documents": [text() for _ in range(3)],
+                "matched": bool(n % 3),
+                "stage1": [1.0, 0.5, 0.0],
+            }
+            for n in range(24)
+        ]
+        _write(path, rows)
+    elif script == "train_passages":
+        rows = [
+            {
+                "question": text(),
+                "passage": text(),
+                "answers": (0.0, 1.0, None)[n % 3],
+                "taught": n % 2 == 0,
+            }
+            for n in range(24)
+        ]
+        _write(path, rows)
+    else:
+        pieces = [[chance.randrange(2, 52) for _ in range(6)] for _ in range(48)]
+        lists: dict[str, list[list[float]]] = {
+            "head": pieces[:12],
+            "body": [[], *pieces[12:23]],
+            "copies": [[]] * 12,
+            "pool": [[0, 12]],
+            "query": pieces[24:],
+            "fits": [[n % 12] if n % 5 else [] for n in range(24)],
+            "wrong": [[]] * 24,
+            "matched": [[n % 12, (n + 1) % 12] for n in range(24)],
+            "bm25": [[0.5, 0.25]] * 24,
+        }
+        arrays: dict[str, Any] = {"source_names": np.array(["toolalpaca"])}
+        for name, values in lists.items():
+            kind = np.float16 if name == "bm25" else np.int32
+            arrays[name] = np.array([value for row in values for value in row], kind)
+            arrays[f"{name}_ends"] = np.cumsum([len(row) for row in values])
+        for name in ("source", "pool", "half"):
+            arrays[f"of_{name}"] = np.zeros(24, np.int32)
+        with path.open("wb") as file:
+            np.savez(file, **arrays)
 
 
 def _read(project: Path) -> Any:
