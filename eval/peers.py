@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -134,9 +135,9 @@ def vectors(size: int, repetitions: int) -> None:
 def show(case: str, runs: Mapping[str, Run], repetitions: int) -> None:
     """Print the median time of both libraries."""
     ours, theirs = timed(runs, repetitions)
+    here, there = median(ours.values), median(theirs.values)
     print(
-        f"{case}: {ours.case} {ours.median:.3g} ms, {theirs.case} {theirs.median:.3g} ms, "
-        f"ratio {theirs.median / ours.median:.2g}"
+        f"{case}: {ours.case} {here:.3g} ms, {theirs.case} {there:.3g} ms, ratio {there / here:.2g}"
     )
 
 

@@ -37,7 +37,7 @@ def pack(folder: Path, file: Path, layers: bool, as_bytes: bool) -> None:
             arrays[name] = weight.astype(np.float16)
     for other in ("config.json", "tokenizer.json"):
         arrays[f"file {other}"] = np.frombuffer((folder / other).read_bytes(), np.uint8)
-    np.savez_compressed(file, **arrays)
+    np.savez_compressed(file, **arrays)  # type: ignore[arg-type]  # no name is `allow_pickle`
 
 
 def unpack(file: Path, folder: Path, start: Path | None) -> None:

@@ -114,7 +114,7 @@ class Pack:
             arrays[f"of_{name}"] = np.array(column, np.int32)
         for name, texts in self.names.items():
             arrays[f"{name}_names"] = np.array(texts)
-        np.savez_compressed(path, **arrays)
+        np.savez_compressed(path, **arrays)  # type: ignore[arg-type]  # no name is `allow_pickle`
 
 
 def copies(texts: dict[str, str]) -> Iterator[list[str]]:
@@ -201,7 +201,7 @@ def add_sessions(pack: Pack, data: Path, more: Sequence[Path]) -> None:
             (text, must or may, may if must else [], half)
             for text, must, may, half in session_rows([data / "sessions", *more], library, "train")
         ]
-        dev = [
+        dev: list[tuple[str, list[str], list[str], int]] = [
             (text, must, [], 0)
             for text, must, _, _ in session_rows([data / "sessions"], library, "dev")
             if must

@@ -157,7 +157,6 @@ def pairs_of(groups: Sequence[Group], tokens: int) -> list[tuple[str, str]]:
     ]
 
 
-@torch.inference_mode()
 def judge(model: BertForSequenceClassification, encoder: Encoder, groups: Sequence[Group]) -> None:
     """Prints, by source, how often the fitting document has the highest score.
 
@@ -165,7 +164,8 @@ def judge(model: BertForSequenceClassification, encoder: Encoder, groups: Sequen
     logit alone.
     """
     model.eval()
-    logits = score(model, encoder, pairs_of(groups, encoder.max_length)).cpu()
+    with torch.inference_mode():
+        logits = score(model, encoder, pairs_of(groups, encoder.max_length)).cpu()
     parts = logits.split([len(group.documents) for group in groups])
     for source in dict.fromkeys(group.source for group in groups):
         rows = [

@@ -18,7 +18,7 @@ import torch
 from hashes import check_weights, sha256_of
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 from training import DEVICE, Optimiser, load_embedder, pool_mean, save
 
 Numbers = NDArray[np.int64]
@@ -97,7 +97,8 @@ class Pack:
     def row(self, name: str, place: int) -> NDArray[np.generic]:
         """Returns one list, such as the word pieces of a query."""
         ends = self._arrays[f"{name}_ends"]
-        return self._arrays[name][ends[place - 1] if place else 0 : ends[place]]
+        row: NDArray[np.generic] = self._arrays[name][ends[place - 1] if place else 0 : ends[place]]
+        return row
 
     def queries_of(self, source: str) -> Numbers:
         """Returns the numbers of a source's queries."""
@@ -142,7 +143,7 @@ def schedule(pack: Pack, steps: int, seed: int, half: int | None) -> list[Number
     return found
 
 
-class Batches(Dataset[dict[str, NDArray[np.generic]]]):
+class Batches:
     """The batches of the steps, with mined wrong documents."""
 
     def __init__(
@@ -244,11 +245,13 @@ def embed_documents(
     return torch.nn.functional.normalize((1 - shares) * vectors + shares * drawn, dim=-1)
 
 
-@torch.inference_mode()
 def scores_of(
     model: torch.nn.Module, pack: Pack, chosen: Numbers
 ) -> Iterator[tuple[Numbers, int, Tensor, Tensor]]:
-    """Yields queries of one pool, its first document, their cosines and their blends [n, m]."""
+    """Yields queries of one pool, its first document, their cosines and their blends [n, m].
+
+    The caller turns gradients off.
+    """
     for pool in np.unique(pack.pool[chosen]):
         first, end = (int(number) for number in pack.pools[pool])
         documents = embed_documents(model, pack, range(first, end), with_bodies=True)
@@ -355,12 +358,15 @@ def train(options: argparse.Namespace, pack: Pack) -> None:
         if end <= optimiser.done:
             continue
         if options.half is None:
-            judge(model, pack, first)
+            with torch.inference_mode():
+                judge(model, pack, first)
         # A round begins with a checkpoint, so that a resumed one mines the same documents.
         optimiser.save(checkpoint, made_of, smooth)
         torch.manual_seed(options.seed + first)
         numbered = list(enumerate(steps))[first:end]
-        batches = Batches(pack, numbered, mine(model, pack, used), options.seed)
+        with torch.inference_mode():
+            mined = mine(model, pack, used)
+        batches = Batches(pack, numbered, mined, options.seed)
         for batch in DataLoader(batches, batch_size=None, num_workers=options.workers):
             queries = embed(model, [pack.row("query", one) for one in batch["queries"].tolist()])
             with_bodies = bool(batch["with_bodies"])
@@ -375,7 +381,8 @@ def train(options: argparse.Namespace, pack: Pack) -> None:
             if optimiser.done % 20 == 0:
                 optimiser.report(smooth)
     if options.half is None:
-        judge(model, pack, options.steps)
+        with torch.inference_mode():
+            judge(model, pack, options.steps)
     save(model, options.start, options.output)
     checkpoint.unlink(missing_ok=True)
 

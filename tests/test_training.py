@@ -7,6 +7,7 @@ import importlib
 import json
 import random
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +126,7 @@ def test_halves_share_no_repository(project: Path) -> None:
     assert {half(query, "clinc150 boat", pool="clinc150") for query in queries} == {0, 1}
 
 
-@pytest.mark.parametrize("script", ["train_embedder", "train_cross_encoder", "train_passages"])
+@pytest.mark.parametrize("script", ["train_embedder", "train_cross_encoder"])
 def test_an_interrupted_training_goes_on_to_the_same_weights(
     script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,8 +135,7 @@ def test_an_interrupted_training_goes_on_to_the_same_weights(
     training = importlib.import_module("training")
     module = importlib.import_module(script)
     monkeypatch.setattr(module, "CHECKPOINT_EVERY", 4, raising=False)
-    for size in ("GROUPS_PER_STEP", "PAIRS_PER_STEP"):
-        monkeypatch.setattr(module, size, 3, raising=False)
+    monkeypatch.setattr(module, "GROUPS_PER_STEP", 3, raising=False)
     start, data = _tiny_model(tmp_path / "start", script), tmp_path / "data"
     _tiny_data(data, script)
     step = training.Optimiser.step
@@ -213,20 +213,9 @@ def _tiny_data(path: Path, script: str) -> None:
             for n in range(24)
         ]
         _write(path, rows)
-    elif script == "train_passages":
-        rows = [
-            {
-                "question": text(),
-                "passage": text(),
-                "answers": (0.0, 1.0, None)[n % 3],
-                "taught": n % 2 == 0,
-            }
-            for n in range(24)
-        ]
-        _write(path, rows)
     else:
         pieces = [[chance.randrange(2, 52) for _ in range(6)] for _ in range(48)]
-        lists: dict[str, list[list[float]]] = {
+        lists: dict[str, Sequence[Sequence[float]]] = {
             "head": pieces[:12],
             "body": [[], *pieces[12:23]],
             "copies": [[]] * 12,
