@@ -67,6 +67,9 @@ NAMED = 0.6
 LISTED = 0.62
 """Probability that any skill fits from which a list is offered."""
 
+COVERAGE = 0.69
+"""Probability of a must on a list: the most that lists of three reach on these prompts."""
+
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
@@ -563,7 +566,7 @@ def main() -> None:
         winner=_core.Winner(agreed=0.0, disagreed=0.0),
         relevance=_core.Relevance(stage1=default.relevance.stage1),
         anytime=None,
-        shortlist=_core.Shortlist(least=LISTED, coverage=0.7, most=3, stage1=promises),
+        shortlist=_core.Shortlist(least=LISTED, coverage=COVERAGE, most=3, stage1=promises),
         fitted={
             "command": "python train_session.py DATA need.json session.json --more FOLDER",
             "prompts": len(train),
