@@ -698,7 +698,7 @@ def test_a_failing_onnxruntime_does_not_fail_a_prompt(
     assert run.code == 0
     assert "- pdf-toolkit" in run.context
     options = ("--max-shortlist", "0", "--budget-ms", "60000")
-    run = home.hook(home.call("convert this PDF table to clean CSV"), *options, variables=broken)
+    run = home.hook(home.call("rotate and clean up the dates"), *options, variables=broken)
     assert (run.code, run.out) == (0, b"")
     assert (last(home)["outcome"], last(home)["reason"]) == ("failed", "reranker_unavailable")
     assert run.err.startswith("crossgate: hook claude: reranker_unavailable: ")

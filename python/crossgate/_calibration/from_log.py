@@ -221,7 +221,7 @@ def _decision(logged: LoggedDecision) -> _Decision | MalformedLine:
         time=logged.time,
         query=query,
         selected=frozenset(logged.selected),
-        degraded=frozenset(logged.degraded),
+        degraded=frozenset(logged.degraded) - _WITH_ALL_SCORES,
         scored=tuple(scored),
         pairs={pair.id: PairScore(pair.score, pair.truncated) for pair in pairs},
         profile=profile,
@@ -276,6 +276,9 @@ def _trust(labelled: Sequence[_Labelled], decisions: int) -> list[str]:
         )
     return notes
 
+
+_WITH_ALL_SCORES = {"coverage", "no_shortlist"}
+"""Codes of a shortlist that is too short; the scores do not depend on it."""
 
 _LEFT_OUT = (
     ("decision", " without a record of use"),
