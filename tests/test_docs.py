@@ -10,6 +10,7 @@ import re
 import shlex
 import socket
 import subprocess
+import sys
 import sysconfig
 from contextlib import redirect_stdout
 from dataclasses import dataclass
@@ -123,6 +124,26 @@ def test_page_runs_from_top_to_bottom(page: Path, folder: Path) -> None:
         for line in block.text.splitlines():
             if line.startswith("crossgate "):
                 run_line(line, folder)
+
+
+def test_examples_have_no_errors_of_types(tmp_path: Path) -> None:
+    pytest.importorskip("mypy", reason="mypy is not installed")
+    for page in PAGES:
+        for number, block in enumerate(blocks(page)):
+            if block.kind == "python" and not block.reason:
+                (tmp_path / f"{page.stem}_{number}.py").write_text(block.text, encoding="utf-8")
+    files = sorted(path.name for path in tmp_path.glob("*.py"))
+    assert len(files) > 20
+    options = ["--strict", "--ignore-missing-imports", "--explicit-package-bases"]
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", *options, *files],
+        cwd=tmp_path,
+        env=os.environ | {"MYPYPATH": str(ROOT / "python")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
