@@ -158,7 +158,7 @@ def test_a_gate_is_fitted_to_cosines_and_used(
             profile=profile,
             reranker="crossgate-router-minilm-l12",
         )
-        for row in rows[:40]
+        for row in rows[:80]
     ]
     assert any(result.trace["stage2"] == [] and result.ids for result in results), "a clear winner"
     assert any(not result.ids for result in results), "nothing fits"

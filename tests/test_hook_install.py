@@ -375,7 +375,7 @@ def test_try_uses_the_installed_options(home: Home) -> None:
     assert not log.exists()
     assert home.run("hook", "install", "--deny", "pdf-toolkit").returncode == 0
     assert tried(PDF)["nearest"] != "pdf-toolkit"
-    assert "0.55 is needed" in home.run("hook", "try", PDF).stdout
+    assert "0.6 is needed" in home.run("hook", "try", PDF).stdout
     assert "no settings of codex" in home.run("hook", "try", "--agent", "codex", PDF).stdout
     settings(home).write_text(settings(home).read_text().replace("--deny", "--limit"))
     done = home.run("hook", "try", PDF)

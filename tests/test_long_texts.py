@@ -180,7 +180,7 @@ def test_the_part_that_is_read_of_a_text_with_many_word_pieces_fits_the_model(
 def test_a_text_with_many_word_pieces_is_not_selected_for_an_unrelated_question(kind: str) -> None:
     result = rerank("who won the world cup in 2014", [DENSE[kind], "The ferry leaves at noon."])
     assert not result.selected
-    assert {hit.dropped for hit in result.hits} == {"irrelevant"}
+    assert {hit.dropped for hit in result.hits} <= {"irrelevant", "not_reranked"}
 
 
 def test_a_fact_at_the_end_of_a_text_with_many_word_pieces_is_found() -> None:

@@ -254,7 +254,7 @@ def test_other_options_are_replayed_and_leave_no_trace(home: Home) -> None:
     assert rows["--min-confidence 1"]["shown"] == 0
     always = {"prompts": 4, "shown": 3, "followed": 1, "needless": 2, "missed": 1}
     assert {name: rows["--min-confidence 0"][name] for name in always} == always
-    assert "--min-confidence 0 has no effect: the profile 'session' asks for 0.55" in done.stderr
+    assert "--min-confidence 0 has no effect: the profile 'session' asks for 0.6" in done.stderr
     assert "--min-confidence 1" not in done.stderr
     assert sorted(home.path.rglob("*")) == before
     bad = home.run("usage", "--what-if", "--no-such-option 1")
