@@ -109,21 +109,18 @@ def schedule(pack: Pack, steps: int, seed: int, half: int | None) -> list[Number
     """Returns the queries of each step, drawn so that none comes again before all others did."""
     chance = np.random.default_rng(seed)
     decks: dict[tuple[int, str], Numbers] = {}
+    share: dict[tuple[int, str], float] = {}
     for source in SHARES:
-        if source in pack.sources:
-            named = [place for place, name in enumerate(pack.sources) if name == source]
-            queries = np.flatnonzero(np.isin(pack.source, named))
-            if half is not None:
-                queries = queries[pack.half[queries] == half]
-            for pool in np.unique(pack.pool[queries]):
-                decks[pool, source] = queries[pack.pool[queries] == pool]
+        named = [place for place, name in enumerate(pack.sources) if name == source]
+        queries = np.flatnonzero(np.isin(pack.source, named))
+        if half is not None:
+            queries = queries[pack.half[queries] == half]
+        # A source with several pools, such as the libraries of sessions, is split by size.
+        for pool in np.unique(pack.pool[queries]):
+            deck = queries[pack.pool[queries] == pool]
+            decks[pool, source] = deck
+            share[pool, source] = SHARES[source] * len(deck) / len(queries)
     pools = sorted({pool for pool, _ in decks})
-    share = {
-        key: SHARES[key[1]]
-        * len(deck)
-        / sum(len(other) for other_key, other in decks.items() if other_key[1] == key[1])
-        for key, deck in decks.items()
-    }
     of_pool = np.array([sum(share[key] for key in decks if key[0] == pool) for pool in pools])
     left: dict[tuple[int, str], list[int]] = {key: [] for key in decks}
     found = []
@@ -211,7 +208,7 @@ def embed(model: torch.nn.Module, texts: Sequence[NDArray[np.generic]]) -> Tenso
         while end < len(order) and len(texts[order[end]]) * (end + 1 - start) <= TOKENS_PER_PASS:
             end += 1
         some = [texts[place] for place in order[start:end]]
-        ids = np.zeros((len(some), max(1, *(len(text) for text in some), 1)), np.int64)
+        ids = np.zeros((len(some), max(1, *map(len, some))), np.int64)
         for row, text in enumerate(some):
             ids[row, : len(text)] = text
         pieces = torch.from_numpy(ids).to(DEVICE)
