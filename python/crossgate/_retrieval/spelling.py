@@ -59,9 +59,17 @@ def corrected(
             misspelt, and none is corrected to their words.
         check: Called before each text and each word that is looked up; it may raise.
     """
+    unsure = dict.fromkeys(
+        lower
+        for lower in _WORD.findall(query.lower())
+        if _LEAST_LETTERS <= len(lower) <= _MOST_LETTERS and not _is_common(lower, language)
+    )
     others: list[str] | None = None
     vocabulary: Counter[str] = Counter()
     for text in texts:
+        # Most prompts need the first text at most.
+        if vocabulary.keys() >= unsure.keys():
+            return query, {}
         check()
         vocabulary.update(_WORD.findall(text.lower()))
     for word, count in list(vocabulary.items()):
@@ -70,10 +78,8 @@ def corrected(
     stems: set[str] | None = None
     corrections: dict[str, str] = {}
     lookups = 0
-    for lower in dict.fromkeys(_WORD.findall(query.lower())):
-        if not _LEAST_LETTERS <= len(lower) <= _MOST_LETTERS or lower in vocabulary:
-            continue
-        if _is_common(lower, language):
+    for lower in unsure:
+        if lower in vocabulary:
             continue
         if stems is None:
             stems = set(_core.analyze(" ".join(vocabulary), language))
