@@ -59,26 +59,28 @@ def corrected(
             misspelt, and none is corrected to their words.
         check: Called before each text and each word that is looked up; it may raise.
     """
-    unsure = dict.fromkeys(
-        lower
-        for lower in _WORD.findall(query.lower())
-        if _LEAST_LETTERS <= len(lower) <= _MOST_LETTERS and not _is_common(lower, language)
-    )
     others: list[str] | None = None
     vocabulary: Counter[str] = Counter()
-    for text in texts:
-        # Most prompts need the first text at most.
-        if vocabulary.keys() >= unsure.keys():
-            return query, {}
+    unknown = [
+        word
+        for word in dict.fromkeys(_WORD.findall(query.lower()))
+        if _LEAST_LETTERS <= len(word) <= _MOST_LETTERS
+    ]
+    for number, text in enumerate(texts):
         check()
         vocabulary.update(_WORD.findall(text.lower()))
+        unknown = [word for word in unknown if word not in vocabulary]
+        if number == 0:
+            unknown = [word for word in unknown if not _is_common(word, language)]
+        if not unknown:
+            return query, {}  # most prompts: the first text has the words that are not common
     for word, count in list(vocabulary.items()):
         if len(word) > _SHORT_LETTERS and word.endswith("s"):  # "recipie" means one of the recipes
             vocabulary.setdefault(word[:-1], count)
     stems: set[str] | None = None
     corrections: dict[str, str] = {}
     lookups = 0
-    for lower in unsure:
+    for lower in unknown:
         if lower in vocabulary:
             continue
         if stems is None:
