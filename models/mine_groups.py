@@ -164,7 +164,7 @@ def _alike(text: str, known: set[str]) -> bool:
 
 
 def add_sessions(data: TrainingData, folder: Path, more: Sequence[Path]) -> None:
-    """Adds the training prompts of sessions: what is at least arguably useful is not wrong."""
+    """Adds the training prompts of sessions; an arguably useful skill counts as a fitting one."""
     bodies = {row["_id"]: row["body"] for row in read_rows(folder / "skill-bodies/bodies.jsonl")}
     for library in LIBRARIES:
         pool = f"session {library}"
@@ -173,7 +173,7 @@ def add_sessions(data: TrainingData, folder: Path, more: Sequence[Path]) -> None
         data.bodies |= {row["_id"]: bodies.get(row["_id"], "") for row in rows}
         found = session_rows([folder / "sessions", *more], library, "train")
         data.examples += [
-            Example("session", pool, text, (*must, *may)) for text, must, may, _ in found
+            Example("session", pool, text, (*must, *may)) for text, must, may in found
         ]
 
 

@@ -1,6 +1,6 @@
 """Packs the training data and dev sets of the embedder, so that training needs nothing else.
 
-    python pack_training_data.py DATA OUTPUT [--more FOLDER]
+    python pack_training_data.py DATA TOKENIZER OUTPUT [--more FOLDER]
 
 Needs crossgate installed for its BM25 and its reader of prompts, but no torch. The packed file has
 word pieces instead of texts. `train_embedder.py` reads it, on this machine or on one with a GPU.
@@ -173,7 +173,7 @@ def add_training_data(pack: Pack, data: TrainingData) -> None:
 
 def session_rows(
     folders: Sequence[Path], library: str, split: str
-) -> Iterator[tuple[str, list[str], list[str], int]]:
+) -> Iterator[tuple[str, list[str], list[str]]]:
     """Yields the searched text, the musts and the arguably useful skills of prompts of sessions."""
     for folder in folders:
         labels = {row["id"]: row for row in read_rows(folder / "labels" / f"{library}.jsonl")}
@@ -181,16 +181,14 @@ def session_rows(
             if row["split"] == split:
                 label = labels[row["id"]]
                 text = read_prompt(row["text"][:65_536], None).searched
-                owner = row["repo"].split("/")[0].lower()
-                half = random.Random(owner).randrange(2)
-                yield text or " ", label["must"], label["may"], half
+                yield text or " ", label["must"], label["may"]
 
 
-def add_sessions(pack: Pack, data: Path, more: Sequence[Path]) -> None:
+def add_sessions(pack: Pack, data: Path, more: Sequence[Path], halves: TrainingData) -> None:
     """Adds the libraries of sessions, with the prompts of training and of dev.
 
     `wrong` of these queries holds the arguably useful skills, which are neither right nor wrong;
-    a prompt with these alone has them as its fitting ones.
+    a prompt with these alone has them as its fitting ones. `halves` says which half a prompt is in.
     """
     bodies = {row["_id"]: row["body"] for row in read_rows(data / "skill-bodies/bodies.jsonl")}
     for library in LIBRARIES:
@@ -198,12 +196,17 @@ def add_sessions(pack: Pack, data: Path, more: Sequence[Path]) -> None:
         texts = {row["_id"]: document_text(row) for row in rows}
         numbers, words = pack.add_pool(texts, bodies), index_of(texts, bodies)
         training = [
-            (text, must or may, may if must else [], half)
-            for text, must, may, half in session_rows([data / "sessions", *more], library, "train")
+            (
+                text,
+                must or may,
+                may if must else [],
+                halves.half(Example("session", f"session {library}", text, ())),
+            )
+            for text, must, may in session_rows([data / "sessions", *more], library, "train")
         ]
         dev: list[tuple[str, list[str], list[str], int]] = [
             (text, must, [], 0)
-            for text, must, _, _ in session_rows([data / "sessions"], library, "dev")
+            for text, must, _ in session_rows([data / "sessions"], library, "dev")
             if must
         ]
         pack.add_queries("session", training, numbers, words)
@@ -258,7 +261,7 @@ def main() -> None:
     data = read_training_data(options.data, HERE / "prompts")
     print(f"{len(data.examples)} examples; left out: {dict(data.removed)}", flush=True)
     add_training_data(pack, data)
-    add_sessions(pack, options.data, options.more)
+    add_sessions(pack, options.data, options.more, data)
     bodies = {
         row["_id"]: row["body"] for row in read_rows(options.data / "skill-bodies/bodies.jsonl")
     }

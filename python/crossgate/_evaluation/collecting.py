@@ -348,7 +348,7 @@ def _route(
 def _stored(
     query: LabelledQuery, results: Mapping[Mode, RouteResult], **values: Any
 ) -> StoredQuery:
-    """Return a query with what its richest result says of its candidates."""
+    """Return a query with the candidates of its richest result."""
     richest = _richest(results)
     return StoredQuery(
         id=query.id,
