@@ -167,6 +167,7 @@ def test_page_fits_every_width(page: Page, served: Served, width: int, scheme: s
 def test_documents_are_found_by_all_words_in_the_order_of_the_index(served: Served) -> None:
     everything = served.post("/documents", {"limit": 3}).json()
     found = served.post("/documents", {"search": "PDF text"}).json()
+    assert served.post("/documents", {"search": "e " * 101}).status_code == 400
     assert (everything["name"], everything["total"], everything["matching"]) == ("skills", 12, 12)
     assert [one["id"] for one in everything["documents"]] == [one.id for one in SKILLS[:3]]
     assert (found["matching"], found["documents"][0]["id"]) == (1, "pdf-toolkit")

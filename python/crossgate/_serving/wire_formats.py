@@ -171,7 +171,9 @@ class Explained(BaseModel):
 class ListRequest(Asked):
     """A request to `/documents`."""
 
-    search: str = Field("", description="Words that the id, title or text must contain.")
+    search: str = Field(
+        "", max_length=200, description="Words that the id, title or text must contain."
+    )
     limit: Count = Field(100, description="The most documents to return.")
 
 
