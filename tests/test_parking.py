@@ -259,6 +259,29 @@ def test_a_skill_is_not_moved_if_git_cannot_say_whether_it_tracks_it(home: Home)
     assert (work / ".claude/skills/deploy").exists()
 
 
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+@pytest.mark.parametrize(("place", "files"), [(".git", ".."), (".claude/skills", ".")])
+def test_no_program_that_a_repository_names_is_run(home: Home, place: str, files: str) -> None:
+    """A clone may hold a bare repository, whose settings git reads, in any of its folders."""
+    work = home.path / "work"
+    shutil.rmtree(work / ".git")
+    home.skill("deploy", "Ship the service to staging", below="work/.claude")
+    home.skill("draft", "Draft a letter to the landlord", below="work/.claude")
+    subprocess.run(["git", "init", "-q", str(work)], check=True)
+    repository = work / place
+    for name in ("objects", "refs"):
+        (repository / name).mkdir(exist_ok=True)
+    (repository / "HEAD").write_text("ref: refs/heads/main\n")
+    run = home.path / "run"
+    (repository / "config").write_text(
+        "[core]\nrepositoryformatversion = 0\nbare = false\n"
+        f'worktree = {files}\nfsmonitor = "touch {run}; false"\n'
+    )
+    home.run("skills", "park", "deploy", "--dry-run")
+    home.run("hook", "uninstall")
+    assert not run.exists()
+
+
 def test_moves_before_a_failure_are_named(home: Home) -> None:
     blocked = home.path / "work/.claude/skills-parked"
     home.skill("deploy", "Ship the service to staging", below="work/.claude")

@@ -226,6 +226,9 @@ LOCK_SECONDS = 10.0
 
 _GIT_SECONDS = 10
 
+# A repository's settings may name programs, and any folder of a clone may be a bare repository.
+_GIT_TRUSTS_NOTHING = ("-c", "core.fsmonitor=false", "-c", "safe.bareRepository=explicit")
+
 
 def target_of(folder: Path, *, back: bool = False) -> Path:
     """Return the folder to which a skill is moved.
@@ -284,7 +287,7 @@ def refuse_tracked(folder: Path) -> None:
     """
     if not any(os.path.lexists(parent / ".git") for parent in folder.parents):
         return
-    command = ["git", "-C", str(folder.parent), "ls-files", "--", folder.name]
+    command = ["git", *_GIT_TRUSTS_NOTHING, "-C", str(folder.parent), "ls-files", "--", folder.name]
     # GIT_DIR, as in a git hook, would name another repository.
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
@@ -293,7 +296,7 @@ def refuse_tracked(folder: Path) -> None:
             capture_output=True,
             timeout=_GIT_SECONDS,
             check=False,
-            env={**kept, "LC_ALL": "C"},
+            env={**kept, "LC_ALL": "C", "GIT_NO_LAZY_FETCH": "1"},
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise _unknown(folder, str(error)) from error
