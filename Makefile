@@ -149,7 +149,6 @@ format: $(VENV) ## format the code, and apply the fixes that the lints know
 figures: install ## every figure of the README and of the baselines, from our own data; ten minutes
 	$(BIN)/crossgate eval eval/skills eval/chunks --runs $(DIST)/runs --json > $(DIST)/figures.json
 	mv $(DIST)/figures.json eval/baselines.json
-	$(BIN)/crossgate eval $(DIST)/runs/skills-test.run.jsonl --curve docs/gate.svg
 	$(BIN)/crossgate eval $(DIST)/runs/chunks-test.run.jsonl
 	$(BIN)/crossgate eval eval/skills --split conversation
 	$(BIN)/python eval/steps.py eval/chunks --reranker crossgate-router-minilm-l12

@@ -116,7 +116,7 @@ def test_report_has_a_column_for_the_mode_remote(tmp_path: Path, server: Provide
     run = measured(tmp_path, tier("cohere", server))
     report = summarize(run, modes=ALL_MODES)
     assert report.modes == ALL_MODES
-    text = text_report(report, signals=True)
+    text = text_report(report)
     assert max(map(len, text.split("\n"))) <= 100
     assert "remote cohere/rerank-v4.0-pro, for which the profile was not fitted" in " ".join(
         text.split()

@@ -55,15 +55,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         choices=(*PROVIDERS, "decision"),
         help="provider for the mode remote; needs a key, and receives queries and candidates",
     )
-    parser.add_argument(
-        "--signals", action="store_true", help="also show how well each signal predicts (AUC)"
-    )
+
     parser.add_argument(
         "--html", metavar="FILE", help="also write the report, or the comparison, as a page"
     )
-    parser.add_argument(
-        "--curve", metavar="FILE", help="also draw recall@1 against skip rate, as SVG"
-    )
+
     parser.add_argument(
         "--min-recall",
         metavar="R",
@@ -94,20 +90,18 @@ def run(options: argparse.Namespace) -> int:
 
     modes = _modes(options.modes)
     remote = _remote(options, modes)
-    for path in (options.html, options.curve):
-        if path:
-            check_writable(Path(path))
+    if options.html:
+        check_writable(Path(options.html))
     subjects = subjects_of(options.dataset)
     written: set[Path] = set()
     reports = [_report(subject, options, modes, remote, written) for subject in subjects]
     if options.html:
         write_page(Path(options.html), html_report(reports))
-    if options.curve:
-        write_page(Path(options.curve), _curve(reports))
+
     if options.json:
         show(dump({"schema": REPORTS_SCHEMA, "reports": [report.to_dict() for report in reports]}))
     else:
-        show("\n\n\n".join(text_report(report, signals=options.signals) for report in reports))
+        show("\n\n\n".join(map(text_report, reports)))
     missed = [message for report in reports for message in _missed_limits(report, options)]
     for message in missed:
         say(message)
@@ -152,16 +146,6 @@ def _share(text: str) -> float:
     if not 0 <= share <= 1:
         raise argparse.ArgumentTypeError(f"{text} must be from 0 to 1")
     return share
-
-
-def _curve(reports: Sequence[Report]) -> str:
-    from crossgate._evaluation.charts import curve_chart, standalone
-
-    first = reports[0]
-    if len(reports) > 1 or not first.curve or not first.matched:
-        message = "--curve draws one dataset in all three modes, and needs a query with a match"
-        raise InputError("out_of_range", message)
-    return standalone(curve_chart(first.curve))
 
 
 def _report(

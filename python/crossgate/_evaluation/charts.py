@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from crossgate._evaluation.economics import (
     AbstentionPoint,
     CoveragePoint,
     CurvePoint,
-    Histogram,
-    Latency,
     ReliabilityBin,
 )
-from crossgate._evaluation.metrics import PLACES
 from crossgate._evaluation.statistics import Interval
 from crossgate._support.wording import counted
 
@@ -197,140 +194,6 @@ def reliability_chart(bins: Sequence[ReliabilityBin]) -> str:
     return plane.svg()
 
 
-_SCORES = {
-    "cosine": "best cosine",
-    "bm25": "best BM25 score",
-    "rerank_score": "rerank score of the first document",
-    "any_fits": "probability that any document fits",
-    "confidence": "confidence of the answer",
-}
-
-
-def histogram_chart(histogram: Histogram) -> str:
-    """Return both distributions of a score, each as shares of its own queries."""
-    groups = [
-        (kind, queries, counts)
-        for kind, queries, counts in (
-            ("match", "with a match", histogram.match),
-            ("no-match", "without one", histogram.no_match),
-        )
-        if sum(counts)
-    ]
-    highest = max(max(counts) / sum(counts) for _, _, counts in groups)
-    plane = _Plane(
-        _Axis(_SCORES[histogram.name], _ticks(histogram.low, histogram.high), _short),
-        _Axis("share of queries", _ticks(0.0, highest), _percent),
-        f"{histogram.name} of queries with and without a match",
-    )
-    width = (histogram.high - histogram.low) / len(histogram.match)
-    for kind, queries, counts in groups:
-        for bin, count in enumerate(counts):
-            low, high = (histogram.low + place * width for place in (bin, bin + 1))
-            share = count / sum(counts)
-            title = (
-                f"{share:.1%} of the queries {queries} are between {_short(low)} and {_short(high)}"
-            )
-            plane.bar(low, high, share, kind, title)
-    return plane.svg()
-
-
-def latency_chart(latencies: Sequence[Latency]) -> str:
-    """Return the share of queries that are answered within a time, one line per path."""
-    timed = [latency for latency in latencies if latency.spread]
-    powers = [_power(time) for latency in timed for time in (latency.spread[0], latency.spread[-1])]
-    low = math.floor(min(powers))
-    ticks = range(low, max(math.ceil(max(powers)), low + 1) + 1)
-    plane = _Plane(
-        _Axis("time for a query", ticks, _duration),
-        _Axis("queries answered", _QUARTERS, _percent),
-        "latency by path",
-    )
-    for position, latency in enumerate(timed):
-        steps = len(latency.spread) - 1
-        dots = [
-            _Dot(
-                _power(time),
-                step / steps,
-                f"{path_name(latency.path)}: {step / steps:.0%} within {time:.1f} ms",
-            )
-            for step, time in enumerate(latency.spread)
-        ]
-        plane.line(dots, f"line of-{position % _COLOURS}")
-        for dot in dots:
-            plane.dot(dot)
-    return plane.svg()
-
-
-_COLOURS = 5
-"""For how many lines of a chart the page has colours."""
-
-
-def path_name(path: str) -> str:
-    """Return the name of a query's path in a report."""
-    return f"gated, {path}" if path in ("skipped", "reranked") else path
-
-
-def flow_chart(matched: int, lost: Mapping[str, int]) -> str:
-    """Return where queries with a match end up, as bands as wide as their number.
-
-    Args:
-        matched: Number of queries with a match.
-        lost: How many of them lost the right answer, by the keys of `PLACES`.
-    """
-    missing = {place: lost[place] for place in PLACES if lost.get(place)}
-    unfound = missing.pop("retrieval", 0)
-    # Each number is written beside its band, so each band has room for a line of text.
-    ends = [("match", "right first pick", matched - unfound - sum(missing.values()))]
-    ends += [("no-match", PLACES[place], count) for place, count in missing.items()]
-    if unfound:
-        ends.append(("no-match", PLACES["retrieval"], unfound))
-    ends = [end for end in ends if end[2]]
-    room = 300.0 - _GAP * (len(ends) - 1)
-    unit = room / matched
-    reached = matched - unfound
-    parts = [
-        _band("match", 10, 70, (20.0, reached * unit), (20.0, reached * unit), ""),
-        f'<text class="label" x="10" y="14">{counted(matched, "query")} with a match</text>',
-    ]
-    left, right = 20.0, 20.0
-    for name, label, count in ends:
-        height = count * unit
-        start, x = left, 70
-        if label == PLACES["retrieval"]:
-            start, x = 20.0 + reached * unit, 10
-        share = f"{label}: {count} of {matched}, {count / matched:.1%}"
-        parts.append(_band(name, x, 190, (start, height), (right, height), share))
-        parts.append(
-            f'<text class="label" x="198" y="{right + height / 2 + 4:.1f}">{html.escape(label)}: '
-            f"{count} ({count / matched:.0%})</text>"
-        )
-        left, right = left + height, right + max(height, _LINE) + _GAP
-    return (
-        f'<svg viewBox="0 0 400 {right + 8:.0f}" role="img" '
-        f'aria-label="where right answers get lost">{"".join(parts)}</svg>'
-    )
-
-
-_GAP, _LINE = 6.0, 12.0
-
-
-def _band(
-    name: str,
-    start: float,
-    end: float,
-    left: tuple[float, float],
-    right: tuple[float, float],
-    title: str,
-) -> str:
-    (y1, h1), (y2, h2), middle = left, right, (start + end) / 2
-    shape = (
-        f"M{start:.1f},{y1:.1f} C{middle:.1f},{y1:.1f} {middle:.1f},{y2:.1f} {end:.1f},{y2:.1f} "
-        f"V{y2 + h2:.1f} "
-        f"C{middle:.1f},{y2 + h2:.1f} {middle:.1f},{y1 + h1:.1f} {start:.1f},{y1 + h1:.1f} Z"
-    )
-    return f'<path class="{name}" d="{shape}"><title>{html.escape(title)}</title></path>'
-
-
 def interval_chart(interval: Interval, most: float, *, worse: bool) -> str:
     """Return a difference and its interval on a scale from -`most` to +`most`."""
 
@@ -350,21 +213,6 @@ def interval_chart(interval: Interval, most: float, *, worse: bool) -> str:
     )
 
 
-def standalone(chart: str) -> str:
-    """Return a chart as a standalone file, with the colours of the page."""
-    opening, rest = chart.split(">", 1)
-    return f'{opening} xmlns="http://www.w3.org/2000/svg"><style>{_STYLE}</style>{rest}\n'
-
-
-_STYLE = """
-text { fill: #1d2530; font: 11px system-ui, sans-serif; } .tick { fill: #5c6875; font-size: 10px; }
-.grid { stroke: #d9dee4; } .line { fill: none; stroke: #1f6fb2; stroke-width: 2; }
-.mark { fill: #c2571a; } .spot { fill: transparent; }
-@media (prefers-color-scheme: dark) { text { fill: #e4e9ee; } .tick { fill: #9aa7b4; }
-  .grid { stroke: #323a43; } .line { stroke: #6db3f2; } .mark { fill: #f0955a; } }
-"""
-
-
 def shares_shown(shares: Sequence[float]) -> tuple[float, float]:
     """Return the part of [0, 1] on an axis, at least 0.2: one query must not look like a cliff."""
     low, high = min(shares), max(shares)
@@ -380,15 +228,6 @@ def _ticks(low: float, high: float) -> tuple[float, ...]:
     step = next(size * power for size in (1, 2, 2.5, 5, 10) if span / (size * power) <= 5)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     return tuple(step * position for position in range(first, max(last, first + 1) + 1))
-
-
-def _power(milliseconds: float) -> float:
-    return math.log10(max(milliseconds, 1e-3))
-
-
-def _duration(power: float) -> str:
-    milliseconds = 10.0**power
-    return f"{milliseconds:g} ms" if milliseconds < 1000 else f"{milliseconds / 1000:g} s"
 
 
 def _percent(value: float) -> str:

@@ -1,4 +1,4 @@
-"""Figures of all queries: costs of the gate, shortlists, probabilities, signals and curves."""
+"""Figures of all queries: costs of the gate, shortlists, probabilities and curves."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import crossgate._core as _core
 from crossgate._core import Answer, Policy, Profile
 from crossgate._evaluation.metrics import is_right
-from crossgate._evaluation.statistics import Array, Interval, area_interval, mean, means
+from crossgate._evaluation.statistics import Array, Interval, mean, means
 from crossgate._evaluation.stored_runs import STAGES, Mode, StoredQuery
 from crossgate._values.results import RouteResult, Verdict
 
@@ -29,7 +29,6 @@ class Latency:
         p50: Median.
         p95: 95th percentile.
         p99: 99th percentile.
-        spread: Every fifth percentile, in ascending order.
     """
 
     path: str
@@ -37,7 +36,6 @@ class Latency:
     p50: float
     p95: float
     p99: float
-    spread: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -315,8 +313,7 @@ def _latency(path: str, times: Sequence[float | None]) -> Latency | None:
     if not milliseconds:
         return None
     p50, p95, p99 = np.percentile(milliseconds, [50, 95, 99]).tolist()
-    spread = tuple(np.percentile(milliseconds, range(0, 101, 5)).round(3).tolist())
-    return Latency(path=path, count=len(milliseconds), p50=p50, p95=p95, p99=p99, spread=spread)
+    return Latency(path=path, count=len(milliseconds), p50=p50, p95=p95, p99=p99)
 
 
 def _mean(column: Array) -> float | None:
@@ -558,110 +555,4 @@ def _bins(cases: Iterable[tuple[float, bool]]) -> tuple[ReliabilityBin, ...]:
             observed=sum(came_true for _, came_true in tenth) / len(tenth),
         )
         for _, tenth in sorted(tenths.items())
-    )
-
-
-BINS = 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SignalStrength:
-    """How well one signal answers the two questions; 0.5 is chance, less is misleading.
-
-    Attributes:
-        name: The signal.
-        rerank: AUC of a low value for queries that stage 2 gets right and stage 1 does not,
-            against the other queries with a match.
-        answer: AUC of a high value for queries with a match against no-match queries.
-    """
-
-    name: str
-    rerank: Interval | None
-    answer: Interval | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Histogram:
-    """The distributions of a score over queries with a match, and over no-match queries.
-
-    Attributes:
-        name: The score.
-        low: Lower edge of the first bin.
-        high: Upper edge of the last bin.
-        match: Queries with a match, per bin.
-        no_match: No-match queries, per bin.
-    """
-
-    name: str
-    low: float
-    high: float
-    match: tuple[int, ...]
-    no_match: tuple[int, ...]
-
-
-SignalRows = Sequence[tuple[bool, Mapping[str, float]]]
-"""For each query whether it has a match, and its signals."""
-
-
-def signals_of(queries: Sequence[StoredQuery], always: Sequence[RouteResult] | None) -> SignalRows:
-    """Return the gate's signals, and with stage 2 its first logit and its probabilities."""
-    rows = []
-    for position, query in enumerate(queries):
-        values = {**(query.signals or {})}
-        if always is not None:
-            result = always[position]
-            values["rerank_score"] = result.hits[0].rerank_score if result.hits else None
-            values |= {"confidence": result.confidence, "any_fits": result.any_fits}
-        known = {name: float(value) for name, value in values.items() if value is not None}
-        rows.append((bool(query.relevant), known))
-    return rows
-
-
-def strengths(
-    rows: SignalRows, worth: Sequence[bool] | None, *, seed: int
-) -> tuple[SignalStrength, ...]:
-    """Return the strength of each signal, the strongest for *rerank?* first.
-
-    `worth` is whether stage 2 is right where stage 1 is not; None leaves out the first question.
-    """
-    areas = []
-    for name in dict.fromkeys(name for _, row in rows for name in row):
-        positions = [position for position, (_, row) in enumerate(rows) if name in row]
-        values = np.array([rows[position][1][name] for position in positions])
-        labels = np.array([rows[position][0] for position in positions])
-        rerank = None
-        # These are known only after the reranker has run, so they cannot decide whether to run it.
-        if worth is not None and name not in ("rerank_score", "confidence", "any_fits"):
-            answers = np.array([worth[position] for position in positions])
-            rerank = area_interval(-values[labels], answers[labels], seed=seed)
-        answer = area_interval(values, labels, seed=seed)
-        areas.append(SignalStrength(name=name, rerank=rerank, answer=answer))
-    return tuple(
-        sorted(
-            areas, key=lambda strength: -1.0 if strength.rerank is None else strength.rerank.value
-        )[::-1]
-    )
-
-
-def histograms(rows: SignalRows) -> tuple[Histogram, ...]:
-    """Return how the best scores of stage 1, the first logit and the probabilities spread."""
-    return tuple(
-        _histogram(name, rows)
-        for name in ("cosine", "bm25", "rerank_score", "any_fits", "confidence")
-        if any(name in values for _, values in rows)
-    )
-
-
-def _histogram(name: str, rows: SignalRows) -> Histogram:
-    match = [values[name] for matched, values in rows if matched and name in values]
-    no_match = [values[name] for matched, values in rows if not matched and name in values]
-    low, high = min(match + no_match), max(match + no_match)
-    if low == high:
-        low, high = low - 0.5, high + 0.5
-    return Histogram(
-        name=name,
-        low=low,
-        high=high,
-        match=tuple(np.histogram(match, BINS, (low, high))[0].tolist()),
-        no_match=tuple(np.histogram(no_match, BINS, (low, high))[0].tolist()),
     )

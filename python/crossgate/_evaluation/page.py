@@ -19,7 +19,6 @@ from crossgate._evaluation.sections import (
     misses,
     reference,
     sections,
-    signal_section,
     sorted_answers,
     subject,
 )
@@ -136,8 +135,6 @@ _TERMS = {
     "p50": "half of the queries take at most this long",
     "p95": "95 of 100 queries take at most this long",
     "p99": "99 of 100 queries take at most this long",
-    "rerank?": "area under the ROC curve for predicting which queries reranking would fix",
-    "anything relevant?": "area under the ROC curve for predicting which queries have a match",
     "milliseconds": "from the query to the answer, including its embedding, with models loaded",
     "first pick does not fit": "queries with a match whose first pick is wrong or missing",
     "recall@1": "share of the fitting documents at rank 1",
@@ -333,11 +330,9 @@ def _report(report: Report) -> Iterator[str]:
     sentence = gate_sentence(report)
     kind = "headline warning" if sentence.startswith("WARNING") else "headline"
     yield f'<p class="{kind}">{escape(sentence)}</p>'
-    scores = signal_section(report)
     yield from _columns(
         [
             *(_section(section) for section in sections(report)),
-            *([] if scores is None else [_section(scores)]),
             _examples("Misses in detail", report.missed),
             _examples("Needless picks in detail", report.picked_for_nothing),
         ]
@@ -379,7 +374,7 @@ def _part(part: str | Table | Chart) -> str:
     if isinstance(part, str):
         return f"<p>{escape(part)}</p>"
     if isinstance(part, Chart):
-        return figure(part.svg(), f"{escape(part.caption)} {legend(part.key)}")
+        return figure(part.svg(), escape(part.caption))
     rows = []
     for row in part.rows:
         notes = [f"the same: {name}" for name in row.same]

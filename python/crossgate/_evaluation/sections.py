@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
-from crossgate._core import Signals, fits
+from crossgate._core import fits
 from crossgate._evaluation import charts
 from crossgate._evaluation.economics import AbstentionPoint, CoveragePoint, CurvePoint, Economics
 from crossgate._evaluation.metrics import DEPTH, METRICS, PLACES, Answered
@@ -79,13 +79,11 @@ class Chart:
     Attributes:
         svg: Draws the chart.
         caption: What it shows.
-        key: Classes and texts of its colours.
         table: Its numbers; None if another table of the section has them.
     """
 
     svg: Callable[[], str]
     caption: str = ""
-    key: tuple[tuple[str, str], ...] = ()
     table: Table | None = None
 
 
@@ -356,23 +354,18 @@ def _gate(report: Report) -> Iterator[str | Table | Chart]:
     yield f"Stage 2 scored {counted(account.pairs, 'pair')}{always}."
     latencies = [
         (
-            charts.path_name(latency.path),
+            _path_name(latency.path),
             str(latency.count),
             *(f"{value:.1f}" for value in (latency.p50, latency.p95, latency.p99)),
         )
         for latency in account.latencies
     ]
     yield _table(("milliseconds", "queries", "p50", "p95", "p99"), latencies)
-    timed = [latency for latency in account.latencies if latency.spread]
-    if timed:
-        yield Chart(
-            svg=partial(charts.latency_chart, timed),
-            caption="Further left is faster.",
-            key=tuple(
-                (f"of-{position}", charts.path_name(latency.path))
-                for position, latency in enumerate(timed)
-            ),
-        )
+
+
+def _path_name(path: str) -> str:
+    """Return the name of a query's path in a report."""
+    return f"gated, {path}" if path in ("skipped", "reranked") else path
 
 
 def _lead_curve(report: Report) -> Chart:
@@ -500,11 +493,6 @@ def _probabilities(report: Report) -> Iterator[str | Table | Chart]:
 def _losses(report: Report) -> Iterator[str | Table | Chart]:
     if not report.matched:
         return
-    mode = reference(report)
-    yield Chart(
-        svg=partial(charts.flow_chart, report.matched, report.lost[mode]),
-        caption=f"{mode}: the width of a band is its number of queries.",
-    )
     rows = [
         _row(
             report,
@@ -541,46 +529,6 @@ def _groups(report: Report) -> Iterator[Table]:
         if rows:
             rows.sort(key=lambda pair: pair[0])
             yield _of_modes(report, title, [row for _, row in rows])
-
-
-def signal_section(report: Report) -> Section | None:
-    """Return how well each signal answers the gate's two questions; None without a signal."""
-    if not report.strengths:
-        return None
-    rows = (
-        Row(
-            name=strength.name,
-            cells=(share(strength.rerank), share(strength.answer)),
-            explanation=_meaning(strength.name),
-        )
-        for strength in report.strengths
-    )
-    key = (("match", "with a match"), ("no-match", "without"))
-    return Section(
-        title="Signals",
-        parts=(
-            "Area under the ROC curve for the gate's two questions: does a low value predict that "
-            "stage 2 is needed, and a high one that there is a match? 0.5 is chance.",
-            Table(head=("", "rerank?", "anything relevant?"), rows=tuple(rows)),
-            *(
-                Chart(svg=partial(charts.histogram_chart, histogram), key=key)
-                for histogram in report.histograms
-            ),
-        ),
-    )
-
-
-_AFTER_THE_GATE = {
-    "rerank_score": "the cross-encoder's score of the first document",
-    "any_fits": "the profile's probability that any document fits",
-    "confidence": "the profile's probability that the first document fits",
-}
-
-
-def _meaning(signal: str) -> str:
-    """Return the meaning of a signal, for those of the gate as the core documents it."""
-    field = getattr(Signals, signal, None)
-    return _AFTER_THE_GATE.get(signal, "") if field is None else " ".join(field.__doc__.split())
 
 
 def _noise(report: Report) -> Iterator[str]:

@@ -16,10 +16,8 @@ from crossgate._evaluation.economics import (
     CoveragePoint,
     CurvePoint,
     Economics,
-    Histogram,
     Reliability,
     Shortlists,
-    SignalStrength,
     coverage_curve,
     measure_shortlists,
     reliability,
@@ -216,8 +214,6 @@ class Report:
         coverage_curve: Coverage of the shortlists against their size as the promise varies, in the
             gated mode if it is compared, else in the last; empty without a promise.
         groups: The figures by kind of query; empty if the dataset names none.
-        strengths: How well each signal answers the gate's questions.
-        histograms: How the scores are distributed.
         reliability: Stated against observed probabilities, in the same mode.
         noise: How much two equal runs differ.
         missed: The worst wrong answers of the gate.
@@ -250,8 +246,7 @@ class Report:
     shortlists: Mapping[str, Shortlists]
     coverage_curve: tuple[CoveragePoint, ...]
     groups: tuple[Group, ...]
-    strengths: tuple[SignalStrength, ...]
-    histograms: tuple[Histogram, ...]
+
     reliability: tuple[Reliability, ...]
     noise: Noise
     missed: tuple[WorstAnswer, ...]
@@ -339,13 +334,7 @@ def summarize(
     reference: Mode = "gated" if "gated" in compared else compared[-1]
     curve: tuple[CurvePoint, ...] = ()
     abstention: tuple[AbstentionPoint, ...] = ()
-    worth: list[bool] | None = None
-    if never is not None and always is not None:
-        worth = [
-            not is_right(query, stage1) and is_right(query, stage2)
-            for query, stage1, stage2 in zip(queries, never, always, strict=True)
-        ]
-    if gated is not None and worth is not None:
+    if never is not None and gated is not None and always is not None:
         rates = [_NAMES.index(name) for name in ("recall@1", "false_positive_rate")]
         stages = (tables[mode][:, rates] for mode in STAGES)
         curve = economics.trade_off(queries, profile, policy, *stages)
@@ -354,7 +343,7 @@ def summarize(
             mode: decide_all(queries, open_profile, mode, policy=policy) for mode in MODES
         }
         abstention = economics.abstention(queries, gated, answered_all, profile.answer)
-    signals = economics.signals_of(queries, always)
+
     return Report(
         header=header,
         profile=profile,
@@ -406,8 +395,6 @@ def summarize(
             ),
         ),
         groups=_groups(queries, {mode: tables[mode] for mode in compared}, seed),
-        strengths=economics.strengths(signals, worth, seed=seed),
-        histograms=economics.histograms(signals),
         reliability=reliability(queries, results[reference]),
         noise=_noise(queries, recalls[reference], seed),
         missed=missed(queries, results[reference], always),

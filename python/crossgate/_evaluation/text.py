@@ -16,7 +16,6 @@ from crossgate._evaluation.sections import (
     headline,
     misses,
     sections,
-    signal_section,
     subject,
 )
 from crossgate._evaluation.summary import Report
@@ -31,20 +30,14 @@ _MISSES = 10  # shown in a terminal; a page shows all
 _QUERY, _PICK = 44, 22
 
 
-def text_report(report: Report, *, signals: bool = False) -> str:
-    """Return the report for a terminal.
-
-    Args:
-        report: The report.
-        signals: Whether to show how well each signal answers the gate's questions.
-    """
+def text_report(report: Report) -> str:
+    """Return the report for a terminal."""
     parts = [
         _wrapped([headline(report)]),
         list(_misses(report)),
         list(_advice(report)),
         _wrapped([gate_sentence(report), *subject(report)]),
         *(list(section_lines(section)) for section in sections(report)),
-        list(section_lines(scores)) if signals and (scores := signal_section(report)) else [],
     ]
     return "\n\n".join("\n".join(lines) for lines in parts if lines)
 
