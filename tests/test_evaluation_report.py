@@ -40,7 +40,6 @@ from crossgate._core import (
 from crossgate._evaluation.charts import (
     coverage_chart,
     curve_chart,
-    interval_chart,
     shares_shown,
 )
 from crossgate._evaluation.compare import REPORTS_SCHEMA, compare
@@ -65,7 +64,6 @@ from crossgate._evaluation.stored_runs import (
 )
 from crossgate._evaluation.summary import summarize
 from crossgate.evaluation import (
-    html_comparison,
     html_report,
     read_reports,
     text_report,
@@ -381,15 +379,10 @@ def svg(chart: str) -> list[ElementTree.Element]:
     return list(ElementTree.fromstring(chart).iter())
 
 
-def test_charts_equal_the_stored_files() -> None:
-    report = summarize(run_of())
-    charts = {
-        "curve": curve_chart(report.curve),
-        "interval": interval_chart(Interval(-0.2, -0.5, 0.1, 9), 0.5, worse=True),
-    }
-    for name, chart in charts.items():
-        ElementTree.fromstring(chart)  # it is well formed
-        golden(f"{name}.svg", chart.replace("><", ">\n<") + "\n")
+def test_chart_equals_the_stored_file() -> None:
+    chart = curve_chart(summarize(run_of()).curve)
+    ElementTree.fromstring(chart)  # it is well formed
+    golden("curve.svg", chart.replace("><", ">\n<") + "\n")
 
 
 def test_stored_run_is_decided_by_another_profile_without_a_model() -> None:
@@ -605,8 +598,7 @@ class Page(HTMLParser):
 
 def test_page_is_complete_loads_nothing_and_escapes_text() -> None:
     evil = '<script>alert("1")</script>&amp;<img src=x onerror=y>'
-    given = {"text": evil, "kind": evil, "excerpts": {"b": evil}}
-    query = stored("x", CLOSE, (1.0, 0.0, 0.0, 0.0), "b", **given)
+    query = stored("x", CLOSE, (1.0, 0.0, 0.0, 0.0), "b", text=evil, kind=evil)
     names: dict[str, Any] = {
         "dataset": evil,
         "notes": (evil,),
@@ -616,7 +608,7 @@ def test_page_is_complete_loads_nothing_and_escapes_text() -> None:
     markup = html_report([summarize(run_of([query, *QUERIES], **names))])
     page.feed(markup)
     assert (page.open, page.loads) == ([], [])
-    assert page.text.count(evil) >= 5
+    assert page.text.count(evil) >= 4
     assert "http" not in markup
     assert "url(" not in markup
     assert "prefers-color-scheme: dark" in markup
@@ -688,32 +680,6 @@ def test_moved_queries_are_listed() -> None:
     assert {moved.mode: moved.lost for moved in back}["gated"] == ("below floor", "gate")
 
 
-def test_comparison_page_is_complete_and_escapes_names() -> None:
-    evil = "<script>alert(1)</script>"
-    queries = [replace(query, id=f"{query.id} {evil} {n}") for query in QUERIES for n in range(12)]
-    before, after = (
-        reports_of(summarize(run_of(queries, profile=profile, dataset=evil)))
-        for profile in (CLOSED, PROFILE)
-    )
-    found = compare(before, after)
-    markup, page = html_comparison(found, before, after), Page()
-    page.feed(markup)
-    assert (page.open, page.loads) == ([], [])
-    assert "<script" not in markup
-    assert evil in page.text
-    fallen = sum(change.fell for change in found.changes)
-    assert fallen
-    assert f"{fallen} of {len(found.changes)} metrics fell beyond noise." in page.text
-    # Both curves in one chart, and an interval for each metric.
-    assert markup.count('<polyline class="line of-') == 2
-    assert [markup.count(f'<circle class="mark of-{place}"') for place in (0, 1)] == [1, 1]
-    changed = sum(change.before != change.after for change in found.changes)
-    assert markup.count('<svg class="interval"') == changed
-    assert "metrics are the same in both" in page.text
-    assert markup.count("worse") >= 2 * fallen
-    assert "24 queries lost a right first pick" in page.text
-
-
 def test_profile_fitted_on_these_queries_is_noted() -> None:
     header = run_of().header
     known = {"corpus": header.corpus, "labels": header.labels}
@@ -762,15 +728,12 @@ def test_file_that_is_not_a_report_is_refused(tmp_path: Path) -> None:
     assert list(read_reports(path)) == ["by-hand test"]
     broken = json.loads(dump(good))
     broken["reports"][0]["per_query"]["gated"]["recall@1"].pop()
-    bent = json.loads(dump(good))
-    bent["reports"][0]["curve"][0]["colour"] = "red"
     for text in (
         "",
         "{",
         "[]",
         "{}",
         json.dumps(broken),
-        json.dumps(bent),
         '{"schema": "crossgate-evals/1"}',
     ):
         path.write_text(text)
@@ -872,10 +835,8 @@ def test_compare_exits_with_1_if_a_metric_fell(
     assert max(map(len, text.split("\n"))) <= 100
     assert evaluate.run(options("compare", after, before, json=True)) == 1
     assert json.loads(capsys.readouterr().out)["fell"] is True
-    page = tmp_path / "page.html"
-    assert evaluate.run(options("compare", after, before, html=str(page))) == 1
-    assert "fell beyond noise" in page.read_text()
     refused("out_of_range", evaluate.run, options("compare", before))
+    refused("out_of_range", evaluate.run, options("compare", after, before, html="page.html"))
 
 
 @pytest.mark.parametrize("given", ["background", "from_transcripts", "limit", "split"])

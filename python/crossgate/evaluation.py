@@ -9,7 +9,7 @@ computed from stored runs, by the same cascade that routes.
 """
 
 from crossgate._evaluation.collecting import is_candidates, measure, measure_candidates
-from crossgate._evaluation.compare import Comparison, compare, html_comparison, read_reports
+from crossgate._evaluation.compare import Comparison, compare, read_reports
 from crossgate._evaluation.label_files import (
     is_labels,
     read_dataset,
@@ -43,7 +43,6 @@ __all__ = [
     "StoredQuery",
     "compare",
     "headline",
-    "html_comparison",
     "html_report",
     "is_candidates",
     "is_labels",

@@ -56,9 +56,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="provider for the mode remote; needs a key, and receives queries and candidates",
     )
 
-    parser.add_argument(
-        "--html", metavar="FILE", help="also write the report, or the comparison, as a page"
-    )
+    parser.add_argument("--html", metavar="FILE", help="also write the report as a page")
 
     parser.add_argument(
         "--min-recall",
@@ -167,7 +165,7 @@ def _report(
 
 
 def _compare(options: argparse.Namespace) -> int:
-    from crossgate.evaluation import compare, html_comparison, read_reports
+    from crossgate.evaluation import compare, read_reports
 
     files = [Path(path) for path in options.dataset[1:]]
     if len(files) != 2:
@@ -177,11 +175,8 @@ def _compare(options: argparse.Namespace) -> int:
         )
         raise InputError("out_of_range", message)
     if options.html:
-        check_writable(Path(options.html))
-    before, after = map(read_reports, files)
-    comparison = compare(before, after, seed=options.seed)
-    if options.html:
-        write_page(Path(options.html), html_comparison(comparison, before, after))
+        raise InputError("out_of_range", "--html writes the page of a report, not of a comparison")
+    comparison = compare(*map(read_reports, files), seed=options.seed)
     if options.json:
         values = {"schema": "crossgate-comparison/1", "fell": comparison.fell}
         show(dump({**values, **asdict(comparison)}))

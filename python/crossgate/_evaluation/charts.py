@@ -17,7 +17,6 @@ from crossgate._evaluation.economics import (
     CurvePoint,
     ReliabilityBin,
 )
-from crossgate._evaluation.statistics import Interval
 from crossgate._support.wording import counted
 
 _WIDTH, _HEIGHT = 360, 240
@@ -76,14 +75,6 @@ class _Plane:
             f'r="{radius:.3g}"><title>{html.escape(dot.title)}</title></circle>'
         )
 
-    def bar(self, low: float, high: float, height: float, kind: str, title: str) -> None:
-        """Add a bar between two values of the horizontal axis."""
-        left, right, top = self.across(low), self.across(high), self.up(height)
-        self._parts.append(
-            f'<rect class="{kind}" x="{left:.1f}" y="{top:.1f}" width="{right - left:.1f}" '
-            f'height="{self.up(0) - top:.1f}"><title>{html.escape(title)}</title></rect>'
-        )
-
     def text(self, text: str) -> None:
         """Add a text in the corner: beside a point it would often cover the line."""
         self._parts.append(
@@ -121,17 +112,14 @@ class _Plane:
         )
 
 
-def curve_chart(*curves: Sequence[CurvePoint]) -> str:
-    """Return recall@1 against skip rate, with the shipped point of each curve marked."""
-    lines = [
-        [
-            _Dot(point.skip_rate, point.recall, shipped=point.shipped)
-            for point in points
-            if point.recall is not None
-        ]
-        for points in curves
+def curve_chart(points: Sequence[CurvePoint]) -> str:
+    """Return recall@1 against skip rate, with the shipped point marked."""
+    dots = [
+        _Dot(point.skip_rate, point.recall, shipped=point.shipped)
+        for point in points
+        if point.recall is not None
     ]
-    return _curves(lines, _Axis("queries that skip stage 2", _QUARTERS, _percent), "recall@1")
+    return _curve(dots, _Axis("queries that skip stage 2", _QUARTERS, _percent), "recall@1")
 
 
 def abstention_chart(points: Sequence[AbstentionPoint]) -> str:
@@ -141,7 +129,7 @@ def abstention_chart(points: Sequence[AbstentionPoint]) -> str:
         for point in points
     ]
     across = _Axis("no-match queries that get a pick", _QUARTERS, _percent)
-    return _curves([dots], across, "right picks")
+    return _curve(dots, across, "right picks")
 
 
 def coverage_chart(points: Sequence[CoveragePoint]) -> str:
@@ -151,22 +139,20 @@ def coverage_chart(points: Sequence[CoveragePoint]) -> str:
         for point in points
     ]
     sizes = _ticks(1.0, max(point.size for point in points))
-    return _curves([dots], _Axis("mean length of the shortlist", sizes, _short), "coverage")
+    return _curve(dots, _Axis("mean length of the shortlist", sizes, _short), "coverage")
 
 
-def _curves(lines: Sequence[Sequence[_Dot]], across: _Axis, label: str) -> str:
-    """Return lines of a share, each with its shipped point; the numbers of a single one."""
-    ticks = _ticks(*shares_shown([dot.y for dots in lines for dot in dots]))
+def _curve(dots: Sequence[_Dot], across: _Axis, label: str) -> str:
+    """Return a line of a share, with the numbers of its shipped point."""
+    ticks = _ticks(*shares_shown([dot.y for dot in dots]))
     plane = _Plane(across, _Axis(label, ticks, _three), f"{label} against {across.label}")
-    for position, dots in enumerate(lines):
-        colour = f" of-{position}" if len(lines) > 1 else ""
-        plane.line([dot for dot in dots if not dot.shipped], f"line{colour}")
-        for dot in dots:
-            numbers = f"{across.label}: {across.text(dot.x)}, {label}: {dot.y:.3f}"
-            title = f"{dot.title}, {numbers}" if dot.title else numbers
-            plane.dot(replace(dot, title=title), f"mark{colour}" if dot.shipped else "spot")
-            if dot.shipped and not colour:
-                plane.text(f"shipped: {across.text(dot.x)}, {dot.y:.3f}")
+    plane.line([dot for dot in dots if not dot.shipped])
+    for dot in dots:
+        numbers = f"{across.label}: {across.text(dot.x)}, {label}: {dot.y:.3f}"
+        title = f"{dot.title}, {numbers}" if dot.title else numbers
+        plane.dot(replace(dot, title=title), "mark" if dot.shipped else "spot")
+        if dot.shipped:
+            plane.text(f"shipped: {across.text(dot.x)}, {dot.y:.3f}")
     return plane.svg()
 
 
@@ -192,25 +178,6 @@ def reliability_chart(bins: Sequence[ReliabilityBin]) -> str:
     for tenth, dot in zip(bins, dots, strict=True):
         plane.dot(dot, "dot", 2 + 7 * math.sqrt(tenth.count / most))
     return plane.svg()
-
-
-def interval_chart(interval: Interval, most: float, *, worse: bool) -> str:
-    """Return a difference and its interval on a scale from -`most` to +`most`."""
-
-    def across(value: float) -> float:
-        return 60 + 54 * max(-1.0, min(1.0, value / most))
-
-    name = "line worse" if worse else "line"
-    dot = "mark worse" if worse else "dot"
-    label = f"{interval.value:+.3f} [{interval.low:+.3f}, {interval.high:+.3f}]"
-    return (
-        f'<svg class="interval" viewBox="0 0 120 16" role="img" aria-label="{label}">'
-        '<line class="grid" x1="60" x2="60" y1="0" y2="16"/>'
-        f'<polyline class="{name}" points="{across(interval.low):.1f},8 '
-        f'{across(interval.high):.1f},8"/>'
-        f'<circle class="{dot}" cx="{across(interval.value):.1f}" cy="8" r="4">'
-        f"<title>{label}</title></circle></svg>"
-    )
 
 
 def shares_shown(shares: Sequence[float]) -> tuple[float, float]:

@@ -110,7 +110,6 @@ REPEATED = 20
 BODY_WEIGHTS = (0.0, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0)
 """The weights of the body under which a run keeps BM25 scores, for `calibrate` to choose from."""
 
-_EXCERPT = 240
 _STATED = ("reranker_not_fitted", "no_shortlist", "coverage")
 """Codes that the report states once, since they depend on the profile and not on the query."""
 _RICHEST: tuple[Mode, ...] = ("always", "gated", "never", "remote")
@@ -322,8 +321,7 @@ def _route(
     if again and gated is not None:
         second = _result(routers["gated"], query)
         repeated = (second.timings["total"], second.ids == gated.ids)
-    passages = {scores.id: scores.passage for scores in scored}
-    quoted = [*query.relevant, *(hit.id for result in results.values() for hit in result.hits[:1])]
+
     notes = (note.code for result in results.values() for note in result.degraded)
     return _stored(
         query,
@@ -336,7 +334,6 @@ def _route(
         sources=sources_of(
             {hit.id: hit.document for hit in richest.hits}, richest.trace["policy"]["source_type"]
         ),
-        excerpts={id: _excerpt(index, id, passages.get(id)) for id in quoted},
         lengths={
             scores.id: len(document.content) if (document := index.get(scores.id)) else 0
             for scores in scored
@@ -403,17 +400,6 @@ def _reweighed(
         )
         reweighed[weight] = {scores.id: scores.bm25 for scores in again.scored}
     return reweighed
-
-
-def _excerpt(index: Index, id: str, passage: _core.Span | None) -> str:
-    """Return the beginning of a document, or of the passage that fits best."""
-    document = index.get(id)
-    if document is None:
-        return ""
-    text = document.content
-    if passage is not None:
-        text = f"{document.title}: ... {document.body[passage.start : passage.end]}"
-    return text if len(text) <= _EXCERPT else f"{text[: _EXCERPT - 3]}..."
 
 
 RETRIEVER = "retriever"
@@ -547,6 +533,5 @@ def _reranked(rows: Sequence[_CandidateRow], reranker: Reranker) -> Iterator[Sto
             query,
             {"always": result},
             pairs=_pairs(result),
-            excerpts={hit.id: hit.document.text[:_EXCERPT] for hit in result.hits[:1]},
             lengths={hit.id: len(hit.document.content) for hit in result.hits},
         )

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from itertools import groupby
 
-from crossgate._evaluation.metrics import OUTCOMES, PLACES, Answered
+from crossgate._evaluation.metrics import OUTCOMES, Answered
 from crossgate._evaluation.sections import (
     LABELS,
     Chart,
@@ -22,8 +22,8 @@ from crossgate._evaluation.sections import (
     sorted_answers,
     subject,
 )
-from crossgate._evaluation.summary import Report, Shown, WorstAnswer
-from crossgate._values.results import REASONS, why
+from crossgate._evaluation.summary import Report
+from crossgate._values.results import why
 
 _BASE_STYLE = """
 :root { color-scheme: light dark; --ground: #fff; --text: #1d2530; --soft: #5c6875;
@@ -68,17 +68,7 @@ svg .tick { fill: var(--soft); font-size: 10px; }
 .mark { fill: var(--no-match); } .spot { fill: transparent; }
 .spot:hover { fill: var(--match); }
 .dot { fill: var(--match); fill-opacity: .7; }
-.match { fill: var(--match); fill-opacity: .55; }
-.no-match { fill: var(--no-match); fill-opacity: .55; }
-.key { display: inline-block; width: .8em; height: .8em; margin: 0 .3em 0 .6em; }
-.entry { white-space: nowrap; }
-.key.match { background: var(--match); } .key.no-match { background: var(--no-match); }
-.of-0 { stroke: var(--match); background: var(--match); }
-.of-1 { stroke: var(--no-match); background: var(--no-match); }
-.of-2 { stroke: #2f9e6b; background: #2f9e6b; } .of-3 { stroke: #8a63d2; background: #8a63d2; }
-.of-4 { stroke: var(--soft); background: var(--soft); }
-.mark.of-0 { fill: var(--match); } .mark.of-1 { fill: var(--no-match); }
-.interval { width: 8rem; } .worse { stroke: var(--bad); fill: var(--bad); }
+
 abbr { text-decoration: underline dotted; cursor: help; }
 details { border-bottom: 1px solid var(--rule); padding: .4rem 0; }
 summary { cursor: pointer; } summary h2 { display: inline; }
@@ -138,7 +128,6 @@ _TERMS = {
     "milliseconds": "from the query to the answer, including its embedding, with models loaded",
     "first pick does not fit": "queries with a match whose first pick is wrong or missing",
     "recall@1": "share of the fitting documents at rank 1",
-    "difference": "after minus before, on the same queries, with its 95 % interval",
     "confidence": "the probability that the first pick fits",
     "decided by": "the rule of the gate or of stage 2 that decided the query",
     "stage": "1: meaning and words decided; 2: the cross-encoder was asked too",
@@ -150,14 +139,6 @@ def explained(word: str, meaning: str | None = None) -> str:
     """Return a term as markup, with its explanation on hover if there is one."""
     meaning = meaning or _TERMS.get(word)
     return f'<abbr title="{escape(meaning)}">{escape(word)}</abbr>' if meaning else escape(word)
-
-
-def legend(entries: Iterable[tuple[str, str]]) -> str:
-    """Return the key of a chart from classes and texts; no entry is broken across lines."""
-    return " ".join(
-        f'<span class="entry"><span class="key {name}"></span>{escape(text)}</span>'
-        for name, text in entries
-    )
 
 
 def figure(chart: str, caption: str) -> str:
@@ -330,13 +311,7 @@ def _report(report: Report) -> Iterator[str]:
     sentence = gate_sentence(report)
     kind = "headline warning" if sentence.startswith("WARNING") else "headline"
     yield f'<p class="{kind}">{escape(sentence)}</p>'
-    yield from _columns(
-        [
-            *(_section(section) for section in sections(report)),
-            _examples("Misses in detail", report.missed),
-            _examples("Needless picks in detail", report.picked_for_nothing),
-        ]
-    )
+    yield from _columns(map(_section, sections(report)))
     yield from queries_table(sorted_answers(report), reference(report))
     yield from _subject(report)
 
@@ -422,34 +397,6 @@ def _code(markup: str) -> str:
     """Mark the commands between backticks as code."""
     parts = markup.split("`")
     return "".join(f"<code>{part}</code>" if at % 2 else part for at, part in enumerate(parts))
-
-
-def _examples(title: str, examples: Sequence[WorstAnswer]) -> str:
-    if not examples:
-        return ""
-    parts = []
-    for example in examples:
-        what = explained(example.reason, REASONS.get(example.reason))
-        if example.lost:
-            what += f", {escape(PLACES[example.lost])}"
-        roles = [("picked", example.picked), *(("fits", expected) for expected in example.expected)]
-        documents = "".join(_document(role, document) for role, document in roles)
-        parts.append(
-            f"<details><summary>{escape(example.text)} "
-            f'<span class="soft">({what})</span></summary><dl>{documents}</dl></details>'
-        )
-    return _folded(title, parts)
-
-
-def _document(role: str, document: Shown | None) -> str:
-    if document is None:
-        return f"<dt>{role}</dt><dd>nothing</dd>"
-    rank = "not found by stage 1" if document.rank is None else f"rank {document.rank}"
-    score = "" if document.logit is None else f", rerank score {document.logit:.2f}"
-    return (
-        f"<dt>{role}: <code>{escape(document.id)}</code>, {rank}{score}</dt>"
-        f"<dd>{escape(document.excerpt)}</dd>"
-    )
 
 
 def _subject(report: Report) -> Iterator[str]:

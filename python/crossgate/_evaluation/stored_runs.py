@@ -160,7 +160,7 @@ class StoredQuery:
         repeated: Milliseconds of a second gated run of the same query and whether it decided the
             same; None for the queries that were routed once.
         sources: Source types of candidates that have one, by id.
-        excerpts: The beginnings of documents that a reader may want to see.
+
         lengths: Characters of the candidates' heads by id; empty in runs of earlier releases.
         degraded: Codes of the parts that did not run as configured.
     """
@@ -181,7 +181,7 @@ class StoredQuery:
     milliseconds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     repeated: tuple[float, bool] | None = None
     sources: Mapping[str, str] = field(default_factory=dict)
-    excerpts: Mapping[str, str] = field(default_factory=dict)
+
     lengths: Mapping[str, int] = field(default_factory=dict)
     degraded: tuple[str, ...] = ()
 
