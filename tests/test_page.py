@@ -18,6 +18,8 @@ from crossgate._telemetry.log import LoggedUse, read_log
 pytest.importorskip("httpx2")
 pytest.importorskip("fastapi", reason="the extra serve is not installed")
 
+from crossgate._serving import app
+from crossgate._serving.wire_formats import ListRequest
 from test_serve import KEY, Served, serving
 
 PROMPT = "make these photos fit on the web page"
@@ -172,6 +174,18 @@ def test_documents_are_found_by_all_words_in_the_order_of_the_index(served: Serv
     assert [one["id"] for one in everything["documents"]] == [one.id for one in SKILLS[:3]]
     assert (found["matching"], found["documents"][0]["id"]) == (1, "pdf-toolkit")
     assert len(set(found["examples"])) == 5
+
+
+def test_search_of_documents_ends_in_time_and_says_how_many_it_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    index = Index.build(SKILLS, embedder=None)
+    whole = app._listed(index, ListRequest(search="PDF", limit=3))
+    assert (whole["total"], whole["searched"]) == (12, 12)
+    monkeypatch.setattr(app, "_SEARCH_SECONDS", 0)
+    cut = app._listed(index, ListRequest(search="PDF", limit=3))
+    assert (cut["total"], cut["searched"]) == (12, 1)
+    assert app._listed(index, ListRequest(search="", limit=3))["searched"] == 12  # nothing is searched for no words
 
 
 def test_documents_need_the_key() -> None:

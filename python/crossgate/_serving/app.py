@@ -63,6 +63,9 @@ from crossgate._telemetry.log import JsonLinesLog
 from crossgate._values.inputs import candidate
 from crossgate._values.results import DROPPED, Candidate, RouteResult, why
 
+_SEARCH_SECONDS = 0.5
+"""Time of a search of documents, which the page starts with each letter; some 70,000 are read."""
+
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 Made = TypeVar("Made", RouteResult, Explanation)
 
@@ -364,8 +367,12 @@ def _listed(index: Index, request: ListRequest) -> dict[str, Any]:
     words = request.search.lower().split()
     ids = index.ids
     found: list[dict[str, str]] = []
-    matching = 0
+    searched = matching = 0
+    until = time.monotonic() + _SEARCH_SECONDS
     for id in ids if words else ids[: request.limit]:
+        if searched and time.monotonic() > until:
+            break
+        searched += 1
         document = index.get(id)
         if document is None:  # deleted in the meantime
             continue
@@ -377,6 +384,7 @@ def _listed(index: Index, request: ListRequest) -> dict[str, Any]:
     return {
         "name": "" if index.path is None else index.path.stem,
         "total": len(ids),
+        "searched": searched if words else len(ids),
         "matching": matching if words else len(ids),
         "documents": found,
         "examples": list(_examples(index)),

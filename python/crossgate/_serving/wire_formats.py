@@ -182,7 +182,11 @@ class Listed(BaseModel):
 
     name: str = Field(description="Name of the index file.")
     total: int
-    matching: int = Field(description="Number of documents that contain the words.")
+    searched: int = Field(
+        description="Number of documents that were searched; of a large index, as many of the "
+        "first as half a second allows."
+    )
+    matching: int = Field(description="Number of searched documents that contain the words.")
     documents: list[dict[str, str]] = Field(description="`id`, `title` and `text` of the first.")
     examples: list[str] = Field(description="Prompts from five documents of the index.")
 
