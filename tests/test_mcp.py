@@ -21,7 +21,8 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 import crossgate
 from conftest import LIBRARY, build, refused
-from crossgate import Index, SourceError
+from crossgate import Document, Index, SourceError
+from crossgate._sources.reading import read_sources
 
 mcp = pytest.importorskip("mcp", reason="the extra mcp is not installed")
 
@@ -338,6 +339,9 @@ def test_skills_are_served_and_read_over_mcp(tmp_path: Path) -> None:
             with pytest.raises(mcp.MCPError, match="unknown_document") as caught:
                 await asked.get_skill("skill://crossgate/none/SKILL.md")
             assert caught.value.code == -32602
+            for uri in ("skill://crossgate/chart", "skill://crossgate/chart/a/SKILL.md", "chart"):
+                with pytest.raises(mcp.MCPError, match="unknown_document"):
+                    await asked.get_skill(uri)
 
     anyio.run(session)
     again = tmp_path / "again.cgx"
@@ -375,6 +379,31 @@ def test_a_page_of_skills_ends_in_time_and_the_next_goes_on(
     assert pages() == [3]
     monkeypatch.setattr(served_skills, "_PAGE_SECONDS", -1.0)
     assert pages() == [1, 1, 1]
+
+
+def test_one_skill_is_found_without_reading_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from crossgate._agents.mcp.served_skills import ServedSkills, _GetParams
+
+    for name in ("chart", "csv"):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "SKILL.md").write_text(
+            f"---\nname: {name}\ndescription: Work with tables.\n---\n"
+        )
+    index = Index.build(read_sources([tmp_path], kind="skills").documents, embedder=None)
+    read: list[str] = []
+
+    def get(id: str) -> Document | None:
+        read.append(id)
+        return Index.get(index, id)
+
+    monkeypatch.setattr(index, "get", get)
+    skills = ServedSkills(lambda: index)
+    found = anyio.run(skills._get, None, _GetParams(uri="skill://crossgate/csv/SKILL.md"))
+    assert found.skill["frontmatter"]["name"] == "csv"
+    assert read == ["csv"]
 
 
 def test_skills_of_a_server_are_indexed_by_their_entries(tmp_path: Path) -> None:

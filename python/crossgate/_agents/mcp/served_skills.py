@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import anyio.to_thread
 import mcp
@@ -123,9 +123,9 @@ class ServedSkills(Extension):
 
     async def _get(self, _context: Any, params: _GetParams) -> _GetResult:
         def get() -> dict[str, Any] | None:
-            index = self._opened()
-            entries = (_entry(index[id]) for id in index.ids if params.uri == _uri_of(index[id]))
-            return next(entries, None)
+            id = unquote(params.uri.removeprefix(ROOT).partition("/")[0])
+            document = self._opened().get(id)
+            return _entry(document) if document and _uri_of(document) == params.uri else None
 
         entry = await anyio.to_thread.run_sync(get)
         if entry is None:
