@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,6 +24,7 @@ from crossgate import (
     RouteResult,
 )
 from crossgate._cli.demo import SKILLS
+from crossgate._retrieval import document_index
 from crossgate._telemetry.log import JsonLinesLog
 
 QUERIES = [
@@ -243,8 +245,17 @@ def test_document_is_named_by_id_or_title_and_an_unknown_one_by_similar_names() 
     assert "did you mean Pdf Toolkit" in refused(
         "unknown_document", router.explain, "merge", "Pdf Tolkit"
     )
+    assert "did you mean" not in refused("unknown_document", router.explain, "x", "Pdf " * 2_000)
     refused("invalid_text", router.explain, "merge", 7)
     refused("out_of_range", router.explain, "merge", "a1", limit=0)
+
+
+def test_an_unknown_name_is_not_compared_with_those_of_a_large_index(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(document_index, "_MOST_COMPARED", 1)
+    index = Index.build([Document(id=id, text="merge") for id in ("ab", "b")], embedder=None)
+    assert "did you mean" not in refused("unknown_document", document_index.id_of, index, "aa")
 
 
 def test_explanation_is_not_logged(tmp_path: Path) -> None:

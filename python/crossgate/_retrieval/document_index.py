@@ -685,6 +685,12 @@ def _has_id(given: object) -> bool:
     return isinstance(given, Mapping) and any(given.get(field) is not None for field in ID_FIELDS)
 
 
+_MOST_COMPARED = 10_000
+"""Maximum number of names that are compared with an unknown one: ten microseconds each."""
+_COMPARED_CHARS = 1_000
+"""Maximum length of a name that is compared: each character takes 30 bytes and more."""
+
+
 def id_of(index: Index, name: str) -> str:
     """Return the id of the document with an id or a title.
 
@@ -701,7 +707,8 @@ def id_of(index: Index, name: str) -> str:
     from difflib import get_close_matches
 
     names = dict.fromkeys(filter(None, (*index.ids, *titles)))
-    close = get_close_matches(name, names, n=3)
+    is_small = len(names) <= _MOST_COMPARED and len(name) <= _COMPARED_CHARS
+    close = get_close_matches(name, names, n=3) if is_small else []
     hint = f": did you mean {' or '.join(close)}?" if close else ": `Index.ids` lists the ids"
     raise InputError("unknown_document", f"no document is called {safe_repr(name)}{hint}")
 
