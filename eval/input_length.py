@@ -16,15 +16,13 @@ from pathlib import Path
 
 import numpy as np
 
-from crossgate._evaluation.collecting import measure_for_fit
-from crossgate._evaluation.label_files import read_dataset
-from crossgate._evaluation.labels import Dataset
 from crossgate._evaluation.metrics import measure_answer
 from crossgate._evaluation.stored_runs import decide
 from crossgate._reranking.cross_encoder import CrossEncoder
 from crossgate._runtime.onnx import OnnxModel
 from crossgate._runtime.onnx_library import Tensor
 from crossgate._runtime.tokenizer import Input
+from crossgate.evaluation import Dataset, measure, read_dataset, read_run
 
 
 class Counted(OnnxModel):
@@ -45,7 +43,9 @@ def rows(dataset: Dataset, lengths: Sequence[int]) -> None:
         reranker._local = replace(reranker._local, max_length=most, query_length=most // 2)
         model = reranker._model = Counted(reranker._local)
         with tempfile.TemporaryDirectory() as folder:
-            run = measure_for_fit(dataset, Path(folder) / "run.jsonl", reranker=reranker)
+            output = Path(folder) / "run.jsonl"
+            measure(dataset, output, modes=["always"], reranker=reranker, repeated=0)
+            run = read_run(output)
         queries = [query for query in run.queries if query.relevant]
         figures = []
         for mode in ("gated", "always"):

@@ -68,7 +68,6 @@ from crossgate._core import (
     Winner,
 )
 from crossgate._decision.router import DEFAULT_PROFILE
-from crossgate._evaluation.collecting import UnreadPairs
 from crossgate._evaluation.economics import Shortlists, measure_shortlists
 from crossgate._evaluation.page import html_sections
 from crossgate._evaluation.statistics import Interval
@@ -276,37 +275,6 @@ def one_label(query: StoredQuery) -> StoredQuery:
     labels = [*sorted(query.relevant), *sorted(query.wrong)][:1]
     fits = {label: 1 for label in labels if label in query.relevant}
     return replace(query, relevant=fits, wrong=frozenset(labels) - set(fits))
-
-
-def test_candidates_that_the_fit_does_not_need_stay_unread_without_changing_it(
-    small_fit: Calibration,
-) -> None:
-    queries, reads = synthetic(matched=60, no_match=30), Counter[str]()
-    settings = small_fit.profile.replace(pool=3)
-    queries = [reblended(query, settings) for query in queries]
-
-    def left_out(query: StoredQuery) -> StoredQuery:
-        pool = [scores.id for scores in query.scored[: settings.pool]]
-
-        def score(ids: Sequence[str]) -> Mapping[str, PairScore]:
-            reads.update(dict.fromkeys(ids, 1))
-            return {id: query.pairs[id] for id in ids}
-
-        known = {id: pair for id, pair in query.pairs.items() if id in pool}
-        return replace(query, pairs=UnreadPairs(known, query.pairs.keys() - pool, score))
-
-    wanted = calibrate([run_of(queries, profile=settings)], Objective())
-    partly = [left_out(query) for query in queries]
-    found = calibrate([run_of(partly, profile=settings)], Objective())
-    assert without_date(found.profile) == without_date(wanted.profile)
-    left = sum(len(query.scored) - settings.pool for query in queries)
-    assert 0 < reads.total() < 0.2 * left
-
-
-def test_candidate_without_a_score_is_an_error() -> None:
-    pairs = UnreadPairs({"a": PairScore(1.0)}, ["b", "c"], lambda ids: {"b": PairScore(2.0)})
-    assert pairs["b"] == PairScore(2.0)
-    refused("model_failed", lambda: pairs["c"])
 
 
 def test_labels_that_connect_all_queries_still_give_folds() -> None:

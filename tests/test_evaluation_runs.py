@@ -15,7 +15,6 @@ from beir_folder import QUERIES, write_beir
 from conftest import FunctionReranker, WordEmbedder, refused
 from crossgate import Index, PairScore, Passage, Policy, Profile, Router
 from crossgate._core import Anytime, Blend, Combine, RunnerUpRule, Winner
-from crossgate._evaluation.collecting import measure_for_fit, read_ahead
 from crossgate._evaluation.label_files import read_dataset
 from crossgate._evaluation.stored_runs import (
     MODES,
@@ -110,26 +109,6 @@ def test_every_candidate_has_a_logit_and_is_scored_once(tmp_path: Path) -> None:
     pairs = [(query, text) for query, texts in reranker.calls for text in texts]
     warm_up = [("warm up", "warm up")]
     assert len(pairs) == len(set(pairs)) == len(warm_up) + sum(len(q.pairs) for q in run.queries)
-
-
-def test_run_for_a_fit_reads_candidates_outside_the_pool_when_needed(tmp_path: Path) -> None:
-    dataset, reranker = read_dataset(write_beir(tmp_path / "set")), SharedWords()
-    output = tmp_path / "fit.run.jsonl"
-    run = measure_for_fit(
-        dataset, output, profile=PROFILE, embedder=WordEmbedder(), reranker=reranker
-    )
-    before = sum(len(texts) for _, texts in reranker.calls)
-    complete = measured(tmp_path, dataset, policy=Policy(), modes=["always"], repeated=0)
-    unread = 0
-    for query, whole, stored in zip(
-        run.queries, complete.queries, read_run(output).queries, strict=True
-    ):
-        assert set(stored.pairs) <= set(query.pairs) == set(whole.pairs)
-        unread += len(query.pairs) - len(stored.pairs)
-        read_ahead([query])
-        assert dict(query.pairs) == whole.pairs
-        assert query.scored == whole.scored
-    assert unread == sum(len(texts) for _, texts in reranker.calls) - before > 0
 
 
 def test_modes_are_timed_separately(tmp_path: Path) -> None:

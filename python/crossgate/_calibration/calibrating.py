@@ -33,7 +33,6 @@ from crossgate._calibration.fits import (
 )
 from crossgate._calibration.shortlist_promises import SIGNIFICANCE, fit_shortlist
 from crossgate._core import Answer, Profile, RunnerUpRule, __version__
-from crossgate._evaluation.collecting import read_ahead
 from crossgate._evaluation.economics import Shortlists
 from crossgate._evaluation.label_files import BACKGROUND
 from crossgate._evaluation.metrics import measure_answer
@@ -249,7 +248,7 @@ def calibrate(
             "no query has a candidate and the logits of all its candidates: measure the queries "
             "with the mode always, on documents that they can find",
         )
-    queries = _reread(queries, before)
+    queries = [reblended(query, before) for query in queries]
     start = _start(before, runs[0].header)
     held_out = _cross_fitted(queries, corpora, start, seed)
     _check_labels(held_out.seen, objective)
@@ -301,13 +300,6 @@ def calibrate(
     return _documented(
         calibration, runs, objective, any_corpus=any_corpus, seed=seed, command=command
     )
-
-
-def _reread(queries: Sequence[StoredQuery], profile: Profile) -> list[StoredQuery]:
-    """Return queries as a profile orders their candidates, with the scores of its pool."""
-    ordered = [reblended(query, profile) for query in queries]
-    read_ahead(ordered, profile.pool)
-    return ordered
 
 
 def _moved(
@@ -533,7 +525,7 @@ def _cross_fitted(
         rest = set(fold)
         others = [query for at, query in enumerate(queries) if at not in rest]
         profile, *_ = _weighed(others, start)
-        held_out = _reread([queries[at] for at in fold], profile)
+        held_out = [reblended(queries[at], profile) for at in fold]
         for at, query in zip(fold, held_out, strict=True):
             ordered[at] = query
         fitted.append((np.array(fold, np.intp), profile))
@@ -571,7 +563,7 @@ def _weighed(
     profile, known = fit_weights(own, start.profile, prior=start.prior)
     if profile.relevance.stage1 is None:
         raise _no_gate("no query has a match that stage 1 finds, and no profile suits the models")
-    own = _reread(own, profile)
+    own = [reblended(query, profile) for query in own]
     any_fits, fitted = fit_any_fits(own, profile, prior=start.prior)
     profile = profile.replace(any_fits=any_fits)
     if known is None or fitted is None or fitted.known is None:

@@ -157,7 +157,7 @@ def run(options: argparse.Namespace) -> int:
         subjects = subjects_of(options.dataset)
         written: set[Path] = set()
         runs = [
-            run_of(subject, options, ("always",), written=written, to_fit=True, repeated=0)
+            run_of(subject, options, ("always",), written=written, repeated=0)
             for subject in subjects
         ]
     try:

@@ -168,15 +168,14 @@ def run_of(
     modes: Sequence[Mode],
     *,
     written: set[Path],
-    to_fit: bool = False,
     **measuring: Any,
 ) -> Run:
     """Read a stored run, or measure a dataset; with --unnamed the easiest queries are left out.
 
-    The runs that the command has `written` so far get the new one. With `to_fit`, candidates are
-    read when the fit needs them, unless the run is kept. `measuring` are arguments of `measure`.
+    The runs that the command has `written` so far get the new one. `measuring` are arguments of
+    `measure`.
     """
-    from crossgate._evaluation.collecting import is_candidates, measure_for_fit
+    from crossgate._evaluation.collecting import is_candidates
     from crossgate.evaluation import is_run, measure, read_run
 
     if is_run(subject.path):
@@ -196,17 +195,17 @@ def run_of(
         dataset = dataset_of(subject, options)
         with runs_folder(options.runs) as folder:
             output = _unwritten(folder, f"{dataset.name}-{dataset.split}", written)
-            models: dict[str, Any] = {
-                "profile": options.profile,
-                "embedder": options.embedder,
-                "reranker": options.reranker,
-                "seed": options.seed,
-            }
-            if to_fit and options.runs is None:
-                run = measure_for_fit(dataset, output, **models)
-            else:
-                measure(dataset, output, modes=modes, **models, **measuring)
-                run = read_run(output)
+            measure(
+                dataset,
+                output,
+                modes=modes,
+                profile=options.profile,
+                embedder=options.embedder,
+                reranker=options.reranker,
+                seed=options.seed,
+                **measuring,
+            )
+            run = read_run(output)
     if not options.unnamed:
         return run
     queries = tuple(query for query in run.queries if not query.mentions_name)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -22,13 +22,11 @@ from crossgate._evaluation.stored_runs import (
     HOLD_BACK,
     MODES,
     Mode,
-    Run,
     RunHeader,
     StoredQuery,
     fingerprint_of,
     policy_of,
     profile_of,
-    read_run,
     write_run,
 )
 from crossgate._reranking.chain import load
@@ -40,69 +38,12 @@ from crossgate._sources.common import Unusable
 from crossgate._sources.reading import Problem
 from crossgate._sources.rows import parse_json
 from crossgate._support.checks import check_path, check_query
-from crossgate._support.errors import InputError, ModelError, SourceError
+from crossgate._support.errors import InputError, SourceError
 from crossgate._support.files import open_source
 from crossgate._support.progress import in_progress, progress
 from crossgate._values.inputs import candidate, read_prompt
 from crossgate._values.profile_files import PASSAGE_PROFILE, as_profile
 from crossgate._values.results import Candidate, Passage, RouteResult
-
-
-class UnreadPairs(Mapping[str, PairScore]):
-    """The rerank scores of a query's candidates by id, some of which are still to be read.
-
-    It contains every candidate; the score of an unread one is computed on first access.
-
-    Args:
-        pairs: The scores that are known.
-        unread: Ids of the other candidates.
-        score: Returns the scores of candidates.
-    """
-
-    def __init__(
-        self,
-        pairs: Mapping[str, PairScore],
-        unread: Collection[str],
-        score: Callable[[Sequence[str]], Mapping[str, PairScore]],
-    ) -> None:
-        self._pairs, self._unread, self._score = dict(pairs), set(unread), score
-
-    def read(self, ids: Sequence[str]) -> None:
-        """Read those of some candidates that are unread, together, which takes less time.
-
-        Raises:
-            ModelError: `model_failed` if the reranker fails, or leaves a candidate without a score.
-        """
-        missing = [id for id in ids if id in self._unread]
-        if not missing:
-            return
-        scores = self._score(missing)
-        if unscored := [id for id in missing if id not in scores]:
-            raise ModelError("model_failed", f"the reranker gave {unscored[0]!r} no score")
-        self._pairs |= scores
-        self._unread.difference_update(missing)
-
-    def __getitem__(self, id: str) -> PairScore:
-        self.read([id])
-        return self._pairs[id]
-
-    def __contains__(self, id: object) -> bool:
-        return id in self._pairs or id in self._unread
-
-    def __iter__(self) -> Iterator[str]:
-        yield from (*self._pairs, *self._unread)
-
-    def __len__(self) -> int:
-        return len(self._pairs) + len(self._unread)
-
-
-def read_ahead(queries: Sequence[StoredQuery], candidates: int | None = None) -> None:
-    """Read the first candidates of queries, or all, where that was left for later."""
-    left = [query for query in queries if isinstance(query.pairs, UnreadPairs)]
-    for query in in_progress(left, "reading"):
-        if isinstance(query.pairs, UnreadPairs):
-            query.pairs.read([scores.id for scores in query.scored[:candidates]])
-
 
 REPEATED = 20
 """How many queries are routed twice, to show how much two equal runs differ."""
@@ -176,21 +117,7 @@ def measure(
         seed=seed,
     )
     every = max(1, len(dataset.queries) // max(1, repeated)) if repeated else 0
-    write_run(output, setup.header, _route_all(setup, every, complete=True))
-
-
-def measure_for_fit(dataset: Dataset, output: Path, **options: Any) -> Run:
-    """Route every query in the mode `always`, and leave further candidates to be read when needed.
-
-    A fit needs the scores of all candidates for some of the queries only. `pairs` of each query
-    reads the missing scores, so the fit equals that of a complete run and takes less time. The file
-    gets a run that lacks the candidates outside the pools. The options and errors are those of
-    `measure`.
-    """
-    setup = _measured(dataset, modes=("always",), **options)
-    write_run(output, setup.header, _route_all(setup, 0, complete=False))
-    run = read_run(output)
-    return replace(run, queries=tuple(map(setup.with_unread, run.queries)))
+    write_run(output, setup.header, _route_all(setup, every))
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,20 +146,6 @@ class _Measured:
             for passage, pair in zip(passages, read, strict=True)
             if pair is not None
         }
-
-    def with_unread(self, query: StoredQuery) -> StoredQuery:
-        """Return a query whose `pairs` reads the other candidates when they are needed.
-
-        A query of which the reranker read nothing stays without pairs, as in a complete run.
-        """
-        if not query.pairs:
-            return query
-        unread = {scores.id: scores for scores in query.scored if scores.id not in query.pairs}
-
-        def score(ids: Sequence[str]) -> Mapping[str, PairScore]:
-            return self.score(query.text, [unread[id] for id in ids])
-
-        return replace(query, pairs=UnreadPairs(query.pairs, unread, score))
 
 
 def _measured(
@@ -287,17 +200,15 @@ def _loaded(reranker: Reranker | str | PathLike[str], default: str) -> Reranker:
     return load(default if reranker == "default" else reranker)
 
 
-def _route_all(measured: _Measured, every: int, *, complete: bool) -> Iterator[StoredQuery]:
+def _route_all(measured: _Measured, every: int) -> Iterator[StoredQuery]:
     """Route the queries in order, every `every`-th of them twice; none twice if that is 0."""
     queries = measured.dataset.queries
     for position, query in enumerate(in_progress(queries, "routing")):
         again = bool(every) and position % every == 0
-        yield _route(query, measured, again=again, complete=complete)
+        yield _route(query, measured, again=again)
 
 
-def _route(
-    query: LabelledQuery, measured: _Measured, *, again: bool, complete: bool
-) -> StoredQuery:
+def _route(query: LabelledQuery, measured: _Measured, *, again: bool) -> StoredQuery:
     index, routers = measured.index, measured.routers
     searched = read_prompt(query.text).searched
     results: dict[Mode, RouteResult] = {}
@@ -311,7 +222,7 @@ def _route(
     richest = _richest(results)
     scored = [*_scored(richest)]
     pairs = _pairs(results.get("always", results.get("gated")))
-    if complete and "always" in results and pairs:
+    if "always" in results and pairs:
         unread = [scores for scores in scored if scores.id not in pairs]
         pairs |= measured.score(query.text, unread)
     gated = results.get("gated")
