@@ -44,7 +44,7 @@ def rows(dataset: Dataset, lengths: Sequence[int]) -> None:
         model = reranker._model = Counted(reranker._local)
         with tempfile.TemporaryDirectory() as folder:
             output = Path(folder) / "run.jsonl"
-            measure(dataset, output, modes=["always"], reranker=reranker, repeated=0)
+            measure(dataset, output, modes=["always"], reranker=reranker)
             run = read_run(output)
         queries = [query for query in run.queries if query.relevant]
         figures = []

@@ -69,7 +69,7 @@ def changes(before: Mapping[str, Any], profile: Profile, folder: Path) -> dict[s
     run = folder / "sample.run.jsonl"
     modes: tuple[Literal["never"], Literal["gated"]] = ("never", "gated")
     models: dict[str, Any] = {"embedder": EMBEDDER, "reranker": RERANKER}
-    measure(dataset, run, profile=profile, modes=modes, repeated=0, **models)
+    measure(dataset, run, profile=profile, modes=modes, **models)
     after = summarize(read_run(run))
     place = {id: at for at, id in enumerate(before["ids"])}
     found = {}

@@ -103,7 +103,7 @@ def test_run_stores_source_types(tmp_path: Path) -> None:
 
 def test_every_candidate_has_a_logit_and_is_scored_once(tmp_path: Path) -> None:
     reranker = SharedWords()
-    run = measured(tmp_path, reranker=reranker, repeated=0)
+    run = measured(tmp_path, reranker=reranker)
     for query in run.queries:
         assert set(query.pairs) == {candidate.id for candidate in query.scored}
     pairs = [(query, text) for query, texts in reranker.calls for text in texts]
@@ -147,13 +147,6 @@ def test_mode_always_reads_the_whole_pool_where_the_gated_mode_stops(tmp_path: P
             stopped += 1
             assert query.milliseconds["gated"] != query.milliseconds["always"]
     assert stopped
-
-
-def test_some_queries_are_routed_twice(tmp_path: Path) -> None:
-    twice = [query.repeated for query in measured(tmp_path, repeated=2).queries]
-    assert [repetition is not None for repetition in twice] == [True, False, True, False, True]
-    assert all(repetition[1] for repetition in twice if repetition is not None)
-    assert all(query.repeated is None for query in measured(tmp_path, repeated=0).queries)
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -156,10 +156,7 @@ def run(options: argparse.Namespace) -> int:
     else:
         subjects = subjects_of(options.dataset)
         written: set[Path] = set()
-        runs = [
-            run_of(subject, options, ("always",), written=written, repeated=0)
-            for subject in subjects
-        ]
+        runs = [run_of(subject, options, ("always",), written=written) for subject in subjects]
     try:
         fitted = calibrate(
             runs,

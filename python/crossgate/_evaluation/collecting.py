@@ -45,9 +45,6 @@ from crossgate._values.inputs import candidate, read_prompt
 from crossgate._values.profile_files import PASSAGE_PROFILE, as_profile
 from crossgate._values.results import Candidate, Passage, RouteResult
 
-REPEATED = 20
-"""How many queries are routed twice, to show how much two equal runs differ."""
-
 BODY_WEIGHTS = (0.0, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0)
 """The weights of the body under which a run keeps BM25 scores, for `calibrate` to choose from."""
 
@@ -67,7 +64,6 @@ def measure(
     remote: Reranker | None = None,
     modes: Sequence[Mode] = MODES,
     seed: int = 0,
-    repeated: int = REPEATED,
 ) -> None:
     """Route every query of a dataset and write the run.
 
@@ -88,7 +84,7 @@ def measure(
             that fails leaves that query to stage 1 and is counted.
         modes: Which modes to run. Without `always` no logits are stored beyond what `gated` needs.
         seed: Stored with the run.
-        repeated: How many queries are routed twice in the gated mode.
+
 
     Raises:
         InputError: If a document cannot be indexed; `out_of_range` for an unknown mode, or none,
@@ -116,8 +112,8 @@ def measure(
         modes=modes,
         seed=seed,
     )
-    every = max(1, len(dataset.queries) // max(1, repeated)) if repeated else 0
-    write_run(output, setup.header, _route_all(setup, every))
+    queries = in_progress(dataset.queries, "routing")
+    write_run(output, setup.header, (_route(query, setup) for query in queries))
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,15 +196,7 @@ def _loaded(reranker: Reranker | str | PathLike[str], default: str) -> Reranker:
     return load(default if reranker == "default" else reranker)
 
 
-def _route_all(measured: _Measured, every: int) -> Iterator[StoredQuery]:
-    """Route the queries in order, every `every`-th of them twice; none twice if that is 0."""
-    queries = measured.dataset.queries
-    for position, query in enumerate(in_progress(queries, "routing")):
-        again = bool(every) and position % every == 0
-        yield _route(query, measured, again=again)
-
-
-def _route(query: LabelledQuery, measured: _Measured, *, again: bool) -> StoredQuery:
+def _route(query: LabelledQuery, measured: _Measured) -> StoredQuery:
     index, routers = measured.index, measured.routers
     searched = read_prompt(query.text).searched
     results: dict[Mode, RouteResult] = {}
@@ -226,12 +214,9 @@ def _route(query: LabelledQuery, measured: _Measured, *, again: bool) -> StoredQ
         unread = [scores for scores in scored if scores.id not in pairs]
         pairs |= measured.score(query.text, unread)
     gated = results.get("gated")
-    decision, repeated = None, None
+    decision = None
     if gated is not None:
         decision = {"verdict": gated.verdict.value, "reason": gated.reason, "selected": gated.ids}
-    if again and gated is not None:
-        second = _result(routers["gated"], query)
-        repeated = (second.timings["total"], second.ids == gated.ids)
 
     notes = (note.code for result in results.values() for note in result.degraded)
     return _stored(
@@ -241,7 +226,6 @@ def _route(query: LabelledQuery, measured: _Measured, *, again: bool) -> StoredQ
         pairs=pairs,
         remote_pairs=_pairs(results.get("remote")),
         decision=decision,
-        repeated=repeated,
         sources=sources_of(
             {hit.id: hit.document for hit in richest.hits}, richest.trace["policy"]["source_type"]
         ),

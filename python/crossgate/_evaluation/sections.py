@@ -138,7 +138,7 @@ def sections(report: Report) -> Iterator[Section]:
         ("Probabilities", _probabilities(report)),
         ("Where right answers get lost", _losses(report)),
         ("Kinds of queries", _groups(report)),
-        ("Noise", _noise(report)),
+        ("Noise", _noise(report.noise_floor)),
     ):
         if content := tuple(parts):
             yield Section(title=title, parts=content)
@@ -531,17 +531,11 @@ def _groups(report: Report) -> Iterator[Table]:
             yield _of_modes(report, title, [row for _, row in rows])
 
 
-def _noise(report: Report) -> Iterator[str]:
-    noise = report.noise
-    if noise.recall_floor is not None:
+def _noise(floor: float | None) -> Iterator[str]:
+    if floor is not None:
         yield (
             "Two samples of this size from the same system differ by up to "
-            f"{100 * noise.recall_floor:.1f} points of recall@1."
-        )
-    if noise.first_ms is not None and noise.second_ms is not None:
-        yield (
-            f"Routed twice: {counted(noise.repeated, 'query')}, of which {noise.same} were decided "
-            f"the same, p50 {noise.first_ms:.1f} and {noise.second_ms:.1f} ms."
+            f"{100 * floor:.1f} points of recall@1."
         )
 
 

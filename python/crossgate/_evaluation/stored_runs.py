@@ -157,8 +157,7 @@ class StoredQuery:
         decision: Verdict, reason and selected ids of the gated mode, as the router returned them;
             None if that mode was not measured.
         milliseconds: Per mode, milliseconds per step of the router.
-        repeated: Milliseconds of a second gated run of the same query and whether it decided the
-            same; None for the queries that were routed once.
+
         sources: Source types of candidates that have one, by id.
 
         lengths: Characters of the candidates' heads by id; empty in runs of earlier releases.
@@ -179,7 +178,7 @@ class StoredQuery:
     held_back: tuple[str, ...] = ()
     decision: Mapping[str, Any] | None = None
     milliseconds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    repeated: tuple[float, bool] | None = None
+
     sources: Mapping[str, str] = field(default_factory=dict)
 
     lengths: Mapping[str, int] = field(default_factory=dict)
@@ -312,7 +311,7 @@ def _query(values: dict[str, Any]) -> StoredQuery:
     taken = {
         name: values[key] for name, key in stored.items() if key not in _LATER or key in values
     }
-    repeated = taken["repeated"]
+
     return StoredQuery(
         **taken
         | {
@@ -323,7 +322,6 @@ def _query(values: dict[str, Any]) -> StoredQuery:
             "remote_pairs": _pairs(taken.get("remote_pairs", ())),
             "signals": _signals(taken["signals"]),
             "held_back": _held_back(taken.get("held_back", [])),
-            "repeated": None if repeated is None else (repeated[0], repeated[1]),
             "degraded": tuple(taken["degraded"]),
         }
     )

@@ -69,26 +69,6 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Noise:
-    """How much two equal runs differ.
-
-    Attributes:
-        repeated: How many queries were routed twice.
-        same: How many of them were decided the same both times.
-        first_ms: Median milliseconds of the first time; None without repeated queries.
-        second_ms: Median milliseconds of the second time.
-        recall_floor: Two samples of as many queries from the same system differ by up to this much
-            recall@1, in 95 of 100 cases.
-    """
-
-    repeated: int
-    same: int
-    first_ms: float | None
-    second_ms: float | None
-    recall_floor: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """All figures of one run.
 
@@ -119,7 +99,8 @@ class Report:
             gated mode if it is compared, else in the last; empty without a promise.
         groups: The figures by kind of query; empty if the dataset names none.
         reliability: Stated against observed probabilities, in the same mode.
-        noise: How much two equal runs differ.
+        noise_floor: Two samples of as many queries from the same system differ by up to this much
+            recall@1, in 95 of 100 cases.
 
         answers: Every query with its answer, in the gated mode if it is compared, else in the last.
         degraded: How many queries did not run as configured, by code.
@@ -151,7 +132,7 @@ class Report:
     groups: tuple[Group, ...]
 
     reliability: tuple[Reliability, ...]
-    noise: Noise
+    noise_floor: float | None
 
     answers: tuple[Answered, ...]
     degraded: Mapping[str, int]
@@ -298,7 +279,7 @@ def summarize(
         ),
         groups=_groups(queries, {mode: tables[mode] for mode in compared}, seed),
         reliability=reliability(queries, results[reference]),
-        noise=_noise(queries, recalls[reference], seed),
+        noise_floor=statistics.noise_floor(recalls[reference], seed=seed),
         answers=answered(queries, results[reference]),
         degraded=dict(Counter(code for query in queries for code in query.degraded)),
         per_query={
@@ -406,19 +387,4 @@ def _groups(
             false_positive_rate=figures("false_positive_rate", positions),
         )
         for name, positions in members.items()
-    )
-
-
-def _noise(queries: Sequence[StoredQuery], recalls: Array, seed: int) -> Noise:
-    twice = [
-        (query.milliseconds["gated"]["total"], *query.repeated)
-        for query in queries
-        if query.repeated is not None
-    ]
-    return Noise(
-        repeated=len(twice),
-        same=sum(same for _, _, same in twice),
-        first_ms=float(np.median([first for first, _, _ in twice])) if twice else None,
-        second_ms=float(np.median([second for _, second, _ in twice])) if twice else None,
-        recall_floor=statistics.noise_floor(recalls, seed=seed),
     )
