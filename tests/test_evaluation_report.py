@@ -851,17 +851,6 @@ def test_options_that_choose_queries_are_refused_for_a_stored_run(
     assert "--runs" in message
 
 
-def test_remote_option_is_refused_for_a_stored_run(tmp_path: Path) -> None:
-    path = tmp_path / "a.run.jsonl"
-    made = run_of(modes=[*MODES, "remote"], remote="cohere@1")
-    write_run(path, made.header, made.queries)
-    message = refused(
-        "out_of_range", evaluate.run, options(path, modes="never,remote", remote="cohere")
-    )
-    assert "leave out --remote" in message
-    assert "--modes" in refused("out_of_range", evaluate.run, options(path, remote="cohere"))
-
-
 def test_page_contains_no_control_characters() -> None:
     run = run_of()
     nasty = "data\x1b[31m\u202eset\x9b\r\0\u2066"

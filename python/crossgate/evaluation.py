@@ -20,7 +20,6 @@ from crossgate._evaluation.labels import Dataset, LabelledQuery
 from crossgate._evaluation.page import html_report
 from crossgate._evaluation.sections import headline
 from crossgate._evaluation.stored_runs import (
-    ALL_MODES,
     MODES,
     Mode,
     Run,
@@ -32,7 +31,6 @@ from crossgate._evaluation.summary import Report, summarize
 from crossgate._evaluation.text import text_report
 
 __all__ = [
-    "ALL_MODES",
     "MODES",
     "Comparison",
     "Dataset",

@@ -20,12 +20,10 @@ from crossgate._cli.labelled import (
     write_page,
 )
 from crossgate._cli.output import say, show
-from crossgate._reranking.providers import PROVIDERS
 from crossgate._support.errors import InputError
 from crossgate._support.wording import counted, share_of
 
 if TYPE_CHECKING:
-    from crossgate._reranking.contract import Reranker
     from crossgate.evaluation import Comparison, Mode, Report
 
 FAILED = 1
@@ -48,12 +46,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--modes",
         default="never,gated,always",
-        help="modes to compare: never, gated, always, remote (default: the first three)",
-    )
-    parser.add_argument(
-        "--remote",
-        choices=(*PROVIDERS, "decision"),
-        help="provider for the mode remote; needs a key, and receives queries and candidates",
+        help="modes to compare: never, gated, always (default: all)",
     )
 
     parser.add_argument("--html", metavar="FILE", help="also write the report as a page")
@@ -87,12 +80,12 @@ def run(options: argparse.Namespace) -> int:
     from crossgate.evaluation import html_report, text_report
 
     modes = _modes(options.modes)
-    remote = _remote(options, modes)
+
     if options.html:
         check_writable(Path(options.html))
     subjects = subjects_of(options.dataset)
     written: set[Path] = set()
-    reports = [_report(subject, options, modes, remote, written) for subject in subjects]
+    reports = [_report(subject, options, modes, written) for subject in subjects]
     if options.html:
         write_page(Path(options.html), html_report(reports))
 
@@ -150,7 +143,6 @@ def _report(
     subject: Subject,
     options: argparse.Namespace,
     modes: Sequence[Mode],
-    remote: Reranker | None,
     written: set[Path],
 ) -> Report:
     from crossgate._values.profile_files import read_policy, read_profile
@@ -160,7 +152,7 @@ def _report(
     stored = is_run(subject.path)
     profile = read_profile(options.profile) if options.profile and stored else None
     policy = read_policy(options.policy) if options.policy and stored else None
-    run = run_of(subject, options, modes, written=written, remote=remote, policy=options.policy)
+    run = run_of(subject, options, modes, written=written, policy=options.policy)
     return summarize(run, profile=profile, policy=policy, modes=modes)
 
 
@@ -217,42 +209,11 @@ def render_comparison(comparison: Comparison) -> str:
 
 
 def _modes(text: str) -> list[Mode]:
-    from crossgate.evaluation import ALL_MODES
+    from crossgate.evaluation import MODES
 
     names = {name.strip() for name in text.split(",")}
-    unknown = sorted(names - set(ALL_MODES))
+    unknown = sorted(names - set(MODES))
     if unknown:
-        message = f"no mode {unknown[0]!r}: choose from {', '.join(ALL_MODES)}"
+        message = f"no mode {unknown[0]!r}: choose from {', '.join(MODES)}"
         raise InputError("out_of_range", message)
-    return [mode for mode in ALL_MODES if mode in names]
-
-
-def _remote(options: argparse.Namespace, modes: Sequence[Mode]) -> Reranker | None:
-    """Return the reranker of the mode `remote` before any work is done, or None without the mode.
-
-    Raises:
-        InputError: `out_of_range` if only one of the mode and the reranker is named, or if the
-            environment switches remote rerankers off.
-        RerankerError: `no_key`.
-    """
-    from crossgate._reranking.generative import DecisionReranker
-    from crossgate._reranking.http import SWITCH, switched_off
-    from crossgate._reranking.remote import HOSTED
-    from crossgate.evaluation import is_run
-
-    # A stored run holds the reranker's scores.
-    needed = "remote" in modes and not all(is_run(Path(path)) for path in options.dataset)
-    if options.remote is None:
-        if needed:
-            message = f"the mode remote needs --remote {', '.join(PROVIDERS)} or decision"
-            raise InputError("out_of_range", message)
-        return None
-    if not needed and "remote" in modes:
-        message = f"--remote {options.remote}: a stored run has its scores, so leave out --remote"
-        raise InputError("out_of_range", message)
-    if not needed:
-        message = f"--remote {options.remote} needs the mode: --modes never,gated,always,remote"
-        raise InputError("out_of_range", message)
-    if switched_off():
-        raise InputError("out_of_range", f"{SWITCH} switches remote rerankers off: unset it")
-    return DecisionReranker() if options.remote == "decision" else HOSTED[options.remote]()
+    return [mode for mode in MODES if mode in names]

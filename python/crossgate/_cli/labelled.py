@@ -7,7 +7,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from crossgate._cli.input import at_least, model_option
 from crossgate._cli.output import say_skipped
+from crossgate._reranking.providers import PROVIDERS
 from crossgate._support.errors import InputError, SourceError
 from crossgate._support.files import atomic_write, cannot_write, try_writing
 
 if TYPE_CHECKING:
+    from crossgate._reranking.contract import Reranker
     from crossgate.evaluation import Dataset, Mode, Run
 
 
@@ -112,7 +114,13 @@ def labelled_options(parser: argparse.ArgumentParser) -> None:
         help="folder to keep the stored runs in; datasets of one name get a number",
     )
     model_option(parser, "--embedder", "name, folder, or none")
-    parser.add_argument("--reranker", metavar="MODEL", default="default", help="name or folder")
+    parser.add_argument(
+        "--reranker",
+        metavar="MODEL",
+        default="default",
+        help=f"name or folder, or {', '.join(PROVIDERS)} or decision: these need a key, and "
+        "receive queries and candidates",
+    )
 
 
 def dump(values: dict[str, Any]) -> str:
@@ -201,7 +209,7 @@ def run_of(
                 modes=modes,
                 profile=options.profile,
                 embedder=options.embedder,
-                reranker=options.reranker,
+                reranker=_reranker(options.reranker),
                 seed=options.seed,
                 **measuring,
             )
@@ -213,6 +221,25 @@ def run_of(
         message = f"every query of {run.header.dataset} names its document: drop --unnamed"
         raise InputError("out_of_range", message)
     return replace(run, queries=queries)
+
+
+def _reranker(name: str) -> Reranker | str:
+    """Return the reranker of a provider, or the name or folder of a model as it is.
+
+    Raises:
+        InputError: `out_of_range` if the environment switches remote rerankers off.
+        RerankerError: `no_key`.
+    """
+    from crossgate._reranking.generative import DecisionReranker
+    from crossgate._reranking.http import SWITCH, switched_off
+    from crossgate._reranking.remote import HOSTED
+
+    kinds: dict[str, Callable[[], Reranker]] = {**HOSTED, "decision": DecisionReranker}
+    if name not in kinds:
+        return name
+    if switched_off():
+        raise InputError("out_of_range", f"{SWITCH} switches remote rerankers off: unset it")
+    return kinds[name]()
 
 
 def _refuse(options: argparse.Namespace, reason: str, *names: str) -> None:
@@ -247,7 +274,7 @@ def _run_of_candidates(path: Path, options: argparse.Namespace, written: set[Pat
             path,
             output,
             profile=options.profile,
-            reranker=options.reranker,
+            reranker=_reranker(options.reranker),
             embedder=RETRIEVER if options.embedder in ("default", None) else options.embedder,
             limit=options.limit,
             seed=options.seed,

@@ -18,7 +18,6 @@ from crossgate._decision.router import Router
 from crossgate._decision.stage1 import readable
 from crossgate._evaluation.labels import Dataset, LabelledQuery, ProblemLog, json_objects
 from crossgate._evaluation.stored_runs import (
-    ALL_MODES,
     HOLD_BACK,
     MODES,
     Mode,
@@ -38,7 +37,7 @@ from crossgate._sources.common import Unusable
 from crossgate._sources.reading import Problem
 from crossgate._sources.rows import parse_json
 from crossgate._support.checks import check_path, check_query
-from crossgate._support.errors import InputError, SourceError
+from crossgate._support.errors import InputError, RerankerError, SourceError
 from crossgate._support.files import open_source
 from crossgate._support.progress import in_progress, progress
 from crossgate._values.inputs import candidate, read_prompt
@@ -50,7 +49,7 @@ BODY_WEIGHTS = (0.0, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0)
 
 _STATED = ("reranker_not_fitted", "no_shortlist", "coverage")
 """Codes that the report states once, since they depend on the profile and not on the query."""
-_RICHEST: tuple[Mode, ...] = ("always", "gated", "never", "remote")
+_RICHEST: tuple[Mode, ...] = ("always", "gated", "never")
 
 
 def measure(
@@ -61,7 +60,6 @@ def measure(
     policy: Policy | str | PathLike[str] | None = None,
     embedder: Embedder | str | None = "default",
     reranker: Reranker | str | PathLike[str] = "default",
-    remote: Reranker | None = None,
     modes: Sequence[Mode] = MODES,
     seed: int = 0,
 ) -> None:
@@ -78,37 +76,28 @@ def measure(
         profile: The profile; None for the bundled profile if it suits the models.
         policy: The policy; None for the default.
         embedder: The model of stage 1; None for words alone.
-        reranker: The model of stage 2.
-        remote: The reranker of the mode `remote`, such as `crossgate.rerankers.VoyageReranker()`.
-            It is asked once before any work is done, and then sent the pool of every query; a call
-            that fails leaves that query to stage 1 and is counted.
+        reranker: The model of stage 2. A hosted one, such as
+            `crossgate.rerankers.VoyageReranker()`, is asked once before any work is done; a later
+            call that fails leaves its query to stage 1 and is counted.
         modes: Which modes to run. Without `always` no logits are stored beyond what `gated` needs.
         seed: Stored with the run.
 
-
     Raises:
-        InputError: If a document cannot be indexed; `out_of_range` for an unknown mode, or none,
-            and for the mode `remote` without its reranker, or the other way round.
+        InputError: If a document cannot be indexed; `out_of_range` for an unknown mode, or none.
         ModelError: If a model cannot be loaded or run.
         ProfileError: If the profile cannot be read, or was fitted for other models.
-        RerankerError: `api_error` if the remote reranker does not answer the first question.
+        RerankerError: `api_error` if a hosted reranker does not answer the first question.
     """
-    unknown = [mode for mode in modes if mode not in ALL_MODES]
+    unknown = [mode for mode in modes if mode not in MODES]
     if unknown or not modes:
-        message = f"no mode {', '.join(unknown) or 'given'}: choose from {', '.join(ALL_MODES)}"
+        message = f"no mode {', '.join(unknown) or 'given'}: choose from {', '.join(MODES)}"
         raise InputError("out_of_range", message)
-    if ("remote" in modes) != (remote is not None):
-        message = "the mode remote and a remote reranker go together: give both or neither"
-        raise InputError("out_of_range", message)
-    if remote is not None:
-        remote.score("warm up", passages_of(["warm up"]), deadline=NO_DEADLINE)
     setup = _measured(
         dataset,
         profile=profile,
         policy=policy,
         embedder=embedder,
         reranker=reranker,
-        remote=remote,
         modes=modes,
         seed=seed,
     )
@@ -136,7 +125,10 @@ class _Measured:
             if (document := self.index.get(scores.id))
         ]
         searched = read_prompt(query).searched
-        read = self.reranker.score(searched, passages, deadline=NO_DEADLINE)
+        try:
+            read = self.reranker.score(searched, passages, deadline=NO_DEADLINE)
+        except RerankerError:  # of a hosted one; the stored query then lacks these scores
+            return {}
         return {
             passage.id: pair
             for passage, pair in zip(passages, read, strict=True)
@@ -151,21 +143,19 @@ def _measured(
     policy: Policy | str | PathLike[str] | None = None,
     embedder: Embedder | str | None = "default",
     reranker: Reranker | str | PathLike[str] = "default",
-    remote: Reranker | None = None,
     modes: Sequence[Mode] = MODES,
     seed: int = 0,
 ) -> _Measured:
-    with progress("embedding") as report:
-        index = Index.build(dataset.documents, embedder=embedder, progress=report)
     needed = {"gated", "always"} & set(modes)
     stage2 = _loaded(reranker, ROUTING_RERANKER) if needed else None
+    if stage2 is not None and hasattr(stage2, "endpoint"):
+        stage2.score("warm up", passages_of(["warm up"]), deadline=NO_DEADLINE)
+    with progress("embedding") as report:
+        index = Index.build(dataset.documents, embedder=embedder, progress=report)
     gated = Router(index, reranker=stage2, profile=profile, policy=policy)
     routers = {}
     for mode in modes:
-        router = Router(
-            index, reranker={"never": None, "remote": remote}.get(mode, stage2), profile=Profile()
-        )
-        # A remote reranker need not be the profile's: then its order counts, see `conclude`.
+        router = Router(index, reranker=None if mode == "never" else stage2, profile=Profile())
         router.profile = profile_of(mode, gated.profile)
         router.policy = policy_of(mode, gated.policy)
         routers[mode] = router
@@ -178,10 +168,9 @@ def _measured(
         documents=len(dataset.documents),
         skipped=len(dataset.problems),
         notes=dataset.notes,
-        modes=tuple(mode for mode in ALL_MODES if mode in modes),
+        modes=tuple(mode for mode in MODES if mode in modes),
         embedder=index.embedder,
         reranker=None if stage2 is None else stage2.identity,
-        remote=None if remote is None else remote.identity,
         profile=gated.profile,
         policy=gated.policy,
         seed=seed,
@@ -201,7 +190,8 @@ def _route(query: LabelledQuery, measured: _Measured) -> StoredQuery:
     searched = read_prompt(query.text).searched
     results: dict[Mode, RouteResult] = {}
     # Gated first: it must not find caches warmed by the others.
-    for mode in ("gated", "never", "always", "remote"):
+    order: tuple[Mode, ...] = ("gated", "never", "always")
+    for mode in order:
         if mode == "always" and "gated" in results and _read_all(results["gated"]):
             if mode in routers:
                 results[mode] = results["gated"]
@@ -217,14 +207,12 @@ def _route(query: LabelledQuery, measured: _Measured) -> StoredQuery:
     decision = None
     if gated is not None:
         decision = {"verdict": gated.verdict.value, "reason": gated.reason, "selected": gated.ids}
-
     notes = (note.code for result in results.values() for note in result.degraded)
     return _stored(
         query,
         results,
         reweighed=_reweighed(searched, index, scored, richest.trace["profile"]["blend"]),
         pairs=pairs,
-        remote_pairs=_pairs(results.get("remote")),
         decision=decision,
         sources=sources_of(
             {hit.id: hit.document for hit in richest.hits}, richest.trace["policy"]["source_type"]

@@ -189,8 +189,8 @@ def _check_alike(
     if len(set(before["ids"])) < len(before["ids"]):
         problem = f"an id occurs twice among the queries of {name}: measure both again"
         raise SourceError("not_comparable", problem)
-    for role in ("embedder", "reranker", "remote"):
-        old, new = before["header"].get(role), after["header"].get(role)
+    for role in ("embedder", "reranker"):
+        old, new = before["header"][role], after["header"][role]
         if old != new:
             notes.append(f"{name}: the {role} was {old}, now {new}")
     if before["profile"] != after["profile"]:

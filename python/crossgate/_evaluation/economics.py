@@ -135,7 +135,6 @@ def account(
         "gated": spent,
         "never": [_total(query, "never") for query in queries],
         "always": [_total(query, "always") for query in queries],
-        "remote": [_total(query, "remote") for query in queries],
     }
     cuts = [cut for result in gated if (cut := result.trace["gate"]["cliff"]) is not None]
     return Economics(

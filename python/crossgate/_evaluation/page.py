@@ -121,7 +121,6 @@ _TERMS = {
     "never": "stage 1 alone: the cross-encoder is never asked",
     "gated": "the gate decides for each query whether the cross-encoder is asked",
     "always": "the cross-encoder reads the best candidates of every query",
-    "remote": "a provider is asked instead of the cross-encoder",
     "p50": "half of the queries take at most this long",
     "p95": "95 of 100 queries take at most this long",
     "p99": "99 of 100 queries take at most this long",

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
-from crossgate._core import fits
 from crossgate._evaluation import charts
 from crossgate._evaluation.economics import AbstentionPoint, CoveragePoint, CurvePoint, Economics
 from crossgate._evaluation.metrics import DEPTH, METRICS, PLACES, Answered
@@ -267,10 +266,6 @@ def subject(report: Report) -> list[str]:
     versions = ", ".join(f"{name} {version}" for name, version in header.versions.items())
     models = f"profile {report.profile.name}; {header.embedder or 'no embedder'}; "
     models += header.reranker or "no reranker"
-    if header.remote is not None and "remote" in report.modes:
-        fitted = fits(report.profile, header.remote)
-        models += f"; remote {header.remote}"
-        models += "" if fitted else ", for which the profile was not fitted"
     return [
         f"{header.dataset} {header.split}: {counted(header.documents, 'document')}, "
         f"{counted(report.matched, 'query')} with a match, {report.no_match} without{skipped}",

@@ -11,7 +11,7 @@ guardrails. They differ only in the gate:
     gated     the profile's gate, and its rule to stop reading the pool
     always    no gate: the reranker reads the whole pool of every query; without vectors, only of
               queries that share a term with a document
-    remote    no gate: a provider's reranker reads the pool of every query; only if asked for
+
 """
 
 from __future__ import annotations
@@ -50,10 +50,8 @@ from crossgate._values.results import Document, Passage, RouteResult
 
 SCHEMA = "crossgate-run/3"
 
-Mode = Literal["never", "gated", "always", "remote"]
-ALL_MODES: tuple[Mode, ...] = get_args(Mode)
-MODES: tuple[Mode, ...] = ("never", "gated", "always")
-"""The modes that are measured by default: they need no provider and no key."""
+Mode = Literal["never", "gated", "always"]
+MODES: tuple[Mode, ...] = get_args(Mode)
 
 HOLD_BACK = ("names_unknown", "unreadable")
 """What keeps a request from any selection, whatever the scores."""
@@ -107,7 +105,7 @@ class RunHeader:
         modes: The modes that were measured.
         embedder: Identity of the embedder; empty for BM25 alone.
         reranker: Identity of the reranker; None without one.
-        remote: Identity of the remote reranker; None if the mode `remote` was not measured.
+
         profile: The profile in use.
         policy: The policy in use.
         seed: Seed of the sample and of the resampling.
@@ -126,7 +124,6 @@ class RunHeader:
     modes: tuple[Mode, ...]
     embedder: str
     reranker: str | None
-    remote: str | None = None
     profile: Profile
     policy: Policy = field(default_factory=Policy)
     seed: int
@@ -150,8 +147,7 @@ class StoredQuery:
         reweighed: BM25 scores of the candidates by id, under other weights of the body: one
             mapping for each weight. Empty if no candidate has a body.
         pairs: The reranker's scores of the candidates that it read.
-        remote_pairs: The same for the remote reranker; empty if it was not asked, or did not
-            answer.
+
         signals: The gate's signals; None without candidates.
         held_back: Why nothing is selected, whatever the scores; see `HOLD_BACK`.
         decision: Verdict, reason and selected ids of the gated mode, as the router returned them;
@@ -173,7 +169,7 @@ class StoredQuery:
     scored: tuple[_core.Scored, ...]
     reweighed: Mapping[float, Mapping[str, float]] = field(default_factory=dict)
     pairs: Mapping[str, PairScore] = field(default_factory=dict)
-    remote_pairs: Mapping[str, PairScore] = field(default_factory=dict)
+
     signals: Mapping[str, Any] | None = None
     held_back: tuple[str, ...] = ()
     decision: Mapping[str, Any] | None = None
@@ -276,20 +272,21 @@ def _header(values: dict[str, Any]) -> RunHeader:
             f"it has version {str(schema)[:60]!r}, not {SCHEMA!r}: "
             "measure again with `crossgate eval DATA --runs FOLDER`"
         )
+    values.pop("remote", None)  # runs of earlier releases have it
     return RunHeader(
         **{
             **values,
             "notes": tuple(values["notes"]),
-            "modes": tuple(mode for mode in ALL_MODES if mode in values["modes"]),
+            "modes": tuple(mode for mode in MODES if mode in values["modes"]),
             "profile": profile_from(values["profile"]),
             "policy": Policy.from_dict(values["policy"]),
         }
     )
 
 
-_STORED_AS = {"scored": "stage1", "pairs": "stage2", "remote_pairs": "remote"}
+_STORED_AS = {"scored": "stage1", "pairs": "stage2"}
 """Names in the file of fields that have another name there."""
-_LATER = {"remote", "held_back", "sources", "lengths"}
+_LATER = {"held_back", "sources", "lengths"}
 """Names that runs of earlier releases lack."""
 
 
@@ -302,7 +299,6 @@ def _query_values(query: StoredQuery) -> dict[str, Any]:
         "stage1": [scores.to_dict() for scores in query.scored],
         "reweighed": list(query.reweighed.items()),
         "stage2": _pair_values(query.pairs),
-        "remote": _pair_values(query.remote_pairs),
     }
 
 
@@ -319,7 +315,6 @@ def _query(values: dict[str, Any]) -> StoredQuery:
             "scored": tuple(map(_scored, taken["scored"])),
             "reweighed": _reweighed(taken["reweighed"]),
             "pairs": _pairs(taken["pairs"]),
-            "remote_pairs": _pairs(taken.get("remote_pairs", ())),
             "signals": _signals(taken["signals"]),
             "held_back": _held_back(taken.get("held_back", [])),
             "degraded": tuple(taken["degraded"]),
@@ -406,14 +401,11 @@ def decide(
     profile: Profile,
     mode: Mode,
     *,
-    remote: str | None = None,
     policy: Policy | None = None,
     hold_back: bool = True,
 ) -> RouteResult:
     """Route a stored query, with its stored scores instead of the models; see `decide_all`."""
-    (result,) = decide_all(
-        [query], profile, mode, remote=remote, policy=policy, hold_back=hold_back, traced=True
-    )
+    (result,) = decide_all([query], profile, mode, policy=policy, hold_back=hold_back, traced=True)
     return result
 
 
@@ -422,7 +414,6 @@ def decide_all(
     profile: Profile,
     mode: Mode,
     *,
-    remote: str | None = None,
     policy: Policy | None = None,
     hold_back: bool = True,
     traced: bool = False,
@@ -436,15 +427,14 @@ def decide_all(
         queries: The queries.
         profile: The profile to decide by.
         mode: The mode.
-        remote: Identity of the remote reranker, for the mode of that name. If it did not answer,
-            the order of stage 1 is kept.
+
         policy: The policy to decide by; None for the default.
         hold_back: Whether the answer may be empty. Otherwise no threshold, floor or guardrail keeps
             a candidate from being selected.
         traced: Whether the results have whole traces.
     """
     # Whether the profile suits the stored run was checked before, by `check_suitable`.
-    identity = (remote if mode == "remote" else profile.reranker) or "stored"
+    identity = profile.reranker or "stored"
     policy = policy or Policy()
     if not hold_back:
         profile = without_thresholds(profile).replace(any_fits={}, relevance={})
@@ -453,8 +443,7 @@ def decide_all(
     used, applied = profile_of(mode, profile), policy_of(mode, policy)
     results = []
     for query in queries:
-        pairs = query.remote_pairs if mode == "remote" else query.pairs
-        reranker = None if mode == "never" else _Remembered(pairs, identity=identity)
+        reranker = None if mode == "never" else _Remembered(query.pairs, identity=identity)
         results.append(
             cascade.run(
                 Request(
@@ -514,16 +503,6 @@ def reblended(query: StoredQuery, profile: Profile) -> StoredQuery:
     )
 
 
-def keeps_pools(header: RunHeader, profile: Profile) -> bool:
-    """Return whether stage 2 reads the same candidates under a profile as in the run."""
-    mine = header.profile
-    return (mine.blend, mine.per_channel, mine.pool) == (
-        profile.blend,
-        profile.per_channel,
-        profile.pool,
-    )
-
-
 def check_suitable(header: RunHeader, profile: Profile, policy: Policy) -> tuple[str, ...]:
     """Refuse a profile or a policy that a run cannot be decided by, and return caveats.
 
@@ -548,8 +527,7 @@ def check_suitable(header: RunHeader, profile: Profile, policy: Policy) -> tuple
     ]
     if (profile.blend, profile.per_channel) != (header.profile.blend, header.profile.per_channel):
         notes.append("the profile searches differently, but the candidates are those of the run")
-    if "remote" in header.modes and not keeps_pools(header, profile):
-        notes.append("the mode remote is left out: it read the pools of the run's profile")
+
     return tuple(notes)
 
 
@@ -564,7 +542,7 @@ class _Remembered:
     def score(
         self, query: str, passages: Sequence[Passage], *, deadline: Deadline
     ) -> list[PairScore | None]:
-        """Return the stored scores; a remote reranker may have scored only some, or none."""
+        """Return the stored scores; a hosted reranker may have scored only some, or none."""
         return [self.pairs.get(passage.id) for passage in passages]
 
     def score_until(

@@ -39,7 +39,6 @@ from crossgate._evaluation.stored_runs import (
     StoredQuery,
     check_suitable,
     decide_all,
-    keeps_pools,
     reblended,
     without_thresholds,
 )
@@ -195,10 +194,9 @@ def summarize(
     if profile.blend != header.profile.blend:
         queries = tuple(reblended(query, profile) for query in queries)
     # The other modes need each mode that was measured, shown or not.
-    present = [mode for mode in header.modes if mode != "remote" or keeps_pools(header, profile)]
+    present = header.modes
     results: dict[Mode, list[RouteResult]] = {
-        mode: decide_all(queries, profile, mode, remote=header.remote, policy=policy, traced=True)
-        for mode in present
+        mode: decide_all(queries, profile, mode, policy=policy, traced=True) for mode in present
     }
     compared = tuple(mode for mode in present if mode in modes)
     if not compared:
@@ -212,7 +210,7 @@ def summarize(
     }
     recalls = {mode: table[:, _NAMES.index("recall@1")] for mode, table in tables.items()}
     recall_without_thresholds = {
-        mode: _recalls_without_thresholds(queries, profile, mode, header.remote) for mode in present
+        mode: _recalls_without_thresholds(queries, profile, mode) for mode in present
     }
     reference: Mode = "gated" if "gated" in compared else compared[-1]
     curve: tuple[CurvePoint, ...] = ()
@@ -273,9 +271,7 @@ def summarize(
         coverage_curve=coverage_curve(
             queries,
             profile,
-            lambda matched, varied: decide_all(
-                matched, varied, reference, remote=header.remote, policy=policy
-            ),
+            lambda matched, varied: decide_all(matched, varied, reference, policy=policy),
         ),
         groups=_groups(queries, {mode: tables[mode] for mode in compared}, seed),
         reliability=reliability(queries, results[reference]),
@@ -329,10 +325,10 @@ def _table(queries: Sequence[StoredQuery], results: Sequence[RouteResult]) -> Ar
 
 
 def _recalls_without_thresholds(
-    queries: Sequence[StoredQuery], profile: Profile, mode: Mode, remote: str | None
+    queries: Sequence[StoredQuery], profile: Profile, mode: Mode
 ) -> Array:
     matched = [query for query in queries if query.relevant]
-    results = decide_all(matched, profile, mode, remote=remote, hold_back=False)
+    results = decide_all(matched, profile, mode, hold_back=False)
     recalls = [
         metrics.recall(result.ids, query.relevant, 1)
         for query, result in zip(matched, results, strict=True)

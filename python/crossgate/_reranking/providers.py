@@ -38,7 +38,7 @@ class Provider:
     """A hosted reranker with a JSON interface.
 
     Attributes:
-        name: Provider name of hits, and value of `crossgate eval --remote`.
+        name: Provider name of hits, and value of `crossgate eval --reranker`.
         title: Name of the company.
         variables: Environment variables of the API key, in order of precedence.
         url: Default base address.
