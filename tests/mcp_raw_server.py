@@ -76,6 +76,14 @@ SKILLS: list[Any] = [
     None,
 ]
 
+SHAPELESS = [
+    '{"jsonrpc": "2.0", "id": ID, "result": []}',
+    '{"jsonrpc": "2.0", "id": ID, "result": {"content": [{"type": "text", "text": "\v"}]}}',
+    '{"jsonrpc": "2.0", "id": ID, "result": {"content": [',
+    '{"jsonrpc": "2.0", "id": ID, "result": {"content": []}} and more',
+]
+"""Answers that are no JSON, or not those of a call."""
+
 DEEP = tool("deep", "A tool with a schema of many levels.")
 DIGITS = b"-" + b"7" * 5_000
 LEVELS = {"deep": 300, "abyss": 100_000}
@@ -162,7 +170,8 @@ def main(behaviour: str, folder: str = "") -> None:
         text = json.dumps({"jsonrpc": "2.0", "id": request["id"], **part}).encode()
         text = text.replace(b'"DEEP"', nested(behaviour)).replace(b'"DIGITS"', DIGITS)
         if behaviour == "shapeless" and request["method"] == "tools/call":
-            text = b'{"jsonrpc": "2.0", "id": %d, "result": []}' % request["id"]
+            broken = request["params"].get("arguments") or {"answer": SHAPELESS[0]}
+            text = broken["answer"].replace("ID", str(request["id"])).encode()
         out.write(text + b"\n")
         out.flush()
 

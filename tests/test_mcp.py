@@ -742,9 +742,17 @@ def test_a_long_number_in_a_list_or_result_becomes_a_text(tmp_path: Path) -> Non
 
 
 def test_a_call_with_an_invalid_result_fails_at_once(tmp_path: Path) -> None:
+    import mcp_raw_server
+
     async def act(asked: Any) -> None:
-        with pytest.raises(mcp.MCPError, match="not valid"):
-            await asked.call_tool("call", {"server": "shapeless", "tool": "weather"})
+        called = {"server": "shapeless", "tool": "weather"}
+        for answer in mcp_raw_server.SHAPELESS:
+            with pytest.raises(mcp.MCPError, match="not valid"):
+                await asked.call_tool("call", {**called, "arguments": {"answer": answer}})
+        for start in ('{"id": ID', '{"jsonrpc": "1.0", "id": ID', '{"jsonrpc": "2.0", "id": ID.0'):
+            answer = start + ', "result": {"content": []}}'
+            result = await asked.call_tool("call", {**called, "arguments": {"answer": answer}})
+            assert not result.is_error
         assert (await asked.list_tools()).tools
 
     with_client(act, "--proxy", raw(tmp_path, "shapeless"))
@@ -814,11 +822,15 @@ def test_a_request_that_cannot_be_parsed_gets_an_error_with_its_id(
         deep,
         "no JSON",
         '["a list"]',
+        '[{"jsonrpc": "2.0", "id": 20, "method": "ping"}, {"id": 21, "method": "ping"}]',
+        '\ufeff{"jsonrpc": "2.0", "id": 22, "method": "ping"}',
+        '{"jsonrpc": "2.0", "id": 23, "method": "ping"} and more',
         '{"jsonrpc": "2.0", "id": 8, "method": "tools/list"}',
     ]
     start = ["--proxy", raw(tmp_path, "junk")] if proxy else ["-i", str(skills)]
-    answers = answers_to(lines, {8, -12, 13, *prompts}, *start, dropped=8)
-    for id in (*prompts, -12, 13, "a?"):
+    broken = (20, 21, 22, 23)
+    answers = answers_to(lines, {8, -12, 13, *broken, *prompts}, *start, dropped=8)
+    for id in (*prompts, *broken, -12, 13, "a?"):
         assert answers[id]["error"]["message"].startswith("invalid_text")
     assert 99 not in answers
     assert "tools" in answers[8]["result"]

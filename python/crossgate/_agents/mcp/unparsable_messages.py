@@ -1,8 +1,8 @@
 """Handles messages that the SDK cannot parse and would drop, so that each request gets an answer.
 
-A message is valid JSON but not valid for the SDK if it contains half of a surrogate pair or a
-number of more than 4,300 digits, or is nested deeper than about 200 levels. One tool of a server
-may be enough for that.
+Besides what is no JSON, and batches, the SDK refuses a message that contains half of a surrogate
+pair or a number of more than 4,300 digits, or is nested deeper than about 200 levels. One tool of a
+server may be enough for that.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ async def repaired(
 
     async def repair(item: _Item) -> _Item:
         if isinstance(item, Exception):
-            item = _repaired_answer(_values_of(item)) or item
+            item = next(filter(None, map(_repaired_answer, _values_of(item))), item)
         answer = item.message if isinstance(item, SessionMessage) else None
         for problem in repair_tools(getattr(answer, "result", None)):
             warn(problem)
@@ -67,10 +67,10 @@ async def answering(transport: AbstractAsyncContextManager[_Streams]) -> AsyncIt
 
         async def answer(item: _Item) -> _Item:
             if isinstance(item, Exception):
-                error = _error_for_request(_values_of(item))
-                if error is not None:
+                errors = list(filter(None, map(_error_for_request, _values_of(item))))
+                for error in errors:
                     await write.send(SessionMessage(error))
-                else:
+                if not errors:
                     _log("dropped a message that is no valid request")
             return item
 
@@ -117,30 +117,30 @@ class _MappedStream:
         return result
 
 
-def _values_of(error: Exception) -> dict[str, Any]:
-    """Return the values of a message that the SDK could not parse; empty without an object."""
+def _values_of(error: Exception) -> list[dict[str, Any]]:
+    """Return the values of a message that the SDK could not parse; of a batch, each message's."""
     if not isinstance(error, pydantic.ValidationError):
-        return {}
+        return []
     for problem in error.errors(include_url=False, include_context=False):
         values = problem["input"]
         if problem["type"] == "json_invalid":
             values = _loaded(values)
-        # A message lacks a field of at least one kind of message.
-        elif problem["type"] != "missing" or len(problem["loc"]) != 2:
+        # A message lacks a field of at least one kind of message, or is none.
+        elif problem["type"] != "model_type" and (
+            problem["type"] != "missing" or len(problem["loc"]) != 2
+        ):
             continue
-        return values if isinstance(values, dict) else {}
-    return {}
+        messages = values if isinstance(values, list) else [values]
+        return [message for message in messages if isinstance(message, dict)]
+    return []
 
 
 def _loaded(line: str) -> Any:
-    """Return the values of a line; None if it is not JSON."""
+    """Return the values of a line; of one that Python cannot parse, those of its top level."""
     try:
         return json.loads(line, parse_int=_integer)
-    except RecursionError:
-        pass
-    except ValueError:
-        return None
-    return _outline(line)
+    except (ValueError, RecursionError):
+        return _outline(line)
 
 
 def _integer(digits: str) -> int | str:
@@ -148,7 +148,7 @@ def _integer(digits: str) -> int | str:
 
 
 def _outline(line: str) -> dict[str, Any]:
-    """Return the texts and integers at the top level of an object too deep for Python's parser."""
+    """Return the texts and integers at the top level of an object that is broken or too deep."""
     values: dict[str, Any] = {}
     depth = 0
     for token in _TOKEN.finditer(line):
@@ -164,12 +164,13 @@ def _outline(line: str) -> dict[str, Any]:
 
 def _repaired_answer(values: dict[str, Any]) -> SessionMessage | None:
     """Return an answer as the SDK takes it, or an error for its request; None if it is neither."""
-    if values.get("jsonrpc") != "2.0":
+    if values.get("jsonrpc") != "2.0" and values.keys().isdisjoint(("result", "error")):
         return None
-    with suppress(ValueError):
-        text = json.dumps(_pruned(values, _DEPTH))
-        return SessionMessage(jsonrpc_message_adapter.validate_json(text, by_name=False))
     id = _usable_id(values)
+    with suppress(ValueError):
+        known = {"jsonrpc": "2.0"} if id is None else {"jsonrpc": "2.0", "id": id}
+        text = json.dumps(_pruned({**values, **known}, _DEPTH))
+        return SessionMessage(jsonrpc_message_adapter.validate_json(text, by_name=False))
     if id is None or "method" in values:
         return None
     error = ErrorData(code=PARSE_ERROR, message="the answer is not valid, or nested too deeply")
@@ -182,8 +183,8 @@ def _error_for_request(values: dict[str, Any]) -> JSONRPCError | None:
     if id is None or "method" not in values:
         return None
     message = (
-        "invalid_text: the request is not valid, has half of a surrogate pair or a number of more "
-        f"than {_DIGITS:,} digits, or is nested too deeply"
+        "invalid_text: the request is not valid, is in a batch, has half of a surrogate pair or a "
+        f"number of more than {_DIGITS:,} digits, or is nested too deeply"
     )
     return JSONRPCError(jsonrpc="2.0", id=id, error=ErrorData(code=PARSE_ERROR, message=message))
 
@@ -192,6 +193,8 @@ def _usable_id(values: dict[str, Any]) -> int | str | None:
     id = values.get("id")
     if isinstance(id, str):
         return without_surrogates(id) if len(id) <= _DIGITS else None
+    if isinstance(id, float) and id.is_integer():  # as Lua writes integers
+        return int(id)
     return id if isinstance(id, int) and not isinstance(id, bool) else None
 
 
