@@ -1329,6 +1329,10 @@ def test_links_out_of_a_project_or_to_parents_are_ignored(
 
     of_person = (str(own), str(own / "mine"))
     assert sources() == (*of_person, str(skills), str(skills / "within"))
+    # A repository with 20,000 links would take the time of each prompt.
+    monkeypatch.setattr(skill_library, "MOST_LINKS", 3)
+    assert sources() == (*of_person, str(skills))
+    monkeypatch.setattr(skill_library, "MOST_LINKS", 1_000)
     # All of a project's skills may be a link, and so may all of a person's.
     for link in (skills, own):
         shutil.move(link, link.with_name("kept"))

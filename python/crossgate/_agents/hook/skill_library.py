@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from heapq import nsmallest
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,9 @@ _PLUGINS_BYTES = 4_000_000
 _UP, _DOWN = 40, 6
 MOST_ENTRIES = 100_000
 """Maximum number of files and folders that are watched for changes."""
+
+MOST_LINKS = 1_000
+"""Maximum number of links in a folder of skills: each prompt resolves them, 80 microseconds each."""
 
 WATCH_SECONDS = 0.03
 """Time that a prompt may spend on looking for changes; a longer search runs in the background."""
@@ -183,7 +187,8 @@ def _readable(folder: str, project: Path | None) -> Iterator[str]:
 def _linked(folder: str) -> list[str]:
     try:
         with os.scandir(folder) as entries:
-            return sorted(entry.path for entry in entries if entry.is_symlink())
+            links = (entry.path for entry in entries if entry.is_symlink())
+            return nsmallest(MOST_LINKS, links)
     except OSError:
         return []
 
