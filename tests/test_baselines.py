@@ -157,6 +157,31 @@ def test_pages_quote_the_baselines(page: str, label: str, dataset: str, metric: 
 
 
 @pytest.mark.parametrize(
+    ("page", "sentence"),
+    [
+        ("eval/README.md", "| `chunks` | {chunks[listed]:.3f} | {chunks[length]:.2f} |"),
+        (
+            "docs/design.md",
+            "{skills[false_positive_rate]:.0%} of the no-match prompts of `eval/skills` get a pick, "
+            "and {chunks[false_positive_rate]:.0%} of those of `eval/chunks`",
+        ),
+        (
+            "docs/design.md",
+            "recall@1 is {chunks[ranked first]:.3f} without and {chunks[recall@1]:.3f} with them",
+        ),
+    ],
+)
+def test_pages_quote_the_gated_baselines(page: str, sentence: str) -> None:
+    metrics = ("ranked first", "listed", "length", "recall@1", "false_positive_rate")
+    gated = {
+        dataset: {metric: figures(dataset, metric)[1] for metric in metrics}
+        for dataset in ("skills", "chunks")
+    }
+    wanted = sentence.format(**gated).replace("%", " %")
+    assert wanted in " ".join((EVAL.parent / page).read_text(encoding="utf-8").split())
+
+
+@pytest.mark.parametrize(
     ("answer", "wanted"),
     [
         ({"threshold": 0.95}, {"never recall@1", "gated recall@1"}),  # hardly anything is answered
