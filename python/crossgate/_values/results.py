@@ -281,7 +281,7 @@ class RouteResult:
         selected: The hits that are likely enough to act on, best first; may be empty.
         shortlist: The fewest hits, best first, that contain a fitting document with the probability
             `coverage`, given that one of the documents fits; empty if that is unlikely. It starts
-            with the first selected hit. See docs/shortlist.md.
+            with the first selected hit. See docs/skills.md.
         coverage: The probability that `shortlist` promises, in (0, 1); None without a promise.
         hits: All considered candidates, best first, including the selected ones.
         degraded: Parts that did not run as configured; empty if all did.
