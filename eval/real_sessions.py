@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from crossgate import Context, Document, Index, Router
-from crossgate._agents.hook.options import MIN_ANY_FITS, MIN_CONFIDENCE
+from crossgate._agents.hook.options import MAX_SHORTLIST, MIN_ANY_FITS, MIN_CONFIDENCE
 from crossgate._decision.context import MOST_TECHNOLOGIES
 from crossgate._sources.projects import technologies_of
 
@@ -40,7 +40,7 @@ class Decision:
         confidence: Probability that the first one fits.
         any_fits: Probability that any fits.
         need: Probability that the prompt needs any skill.
-        shortlist: The shortlist.
+        offered: Probability that any of the first `MAX_SHORTLIST` candidates fits.
         must: Skills that an expert would open.
         right: These, and those that are arguably useful.
     """
@@ -49,7 +49,7 @@ class Decision:
     confidence: float
     any_fits: float
     need: float
-    shortlist: Sequence[str]
+    offered: float
     must: set[str]
     right: set[str]
 
@@ -61,7 +61,12 @@ class Decision:
     @property
     def listed(self) -> bool:
         """Whether the hook offers a list of a parked library."""
-        return not self.named and bool(self.shortlist) and self.any_fits >= MIN_ANY_FITS
+        return not self.named and self.offered >= MIN_ANY_FITS
+
+    @property
+    def shortlist(self) -> Sequence[str]:
+        """The candidates of such a list."""
+        return self.ids[:MAX_SHORTLIST]
 
 
 def technologies(project: dict[str, Any]) -> tuple[str, ...]:
@@ -120,7 +125,7 @@ def decide(data: Path, library: str, options: argparse.Namespace) -> list[Decisi
                 confidence=result.confidence or 0.0,
                 any_fits=result.any_fits or 0.0,
                 need=(result.trace or {})["request"]["needs_document"] or 0.0,
-                shortlist=[hit.id for hit in result.shortlist],
+                offered=sum(hit.relevance or 0.0 for hit in result.hits[:MAX_SHORTLIST]),
                 must=set(label["must"]),
                 right={*label["must"], *label["may"]},
             )

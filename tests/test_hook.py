@@ -240,7 +240,7 @@ def test_a_shortlist_leaves_out_what_was_shown_in_the_session(home: Home) -> Non
     assert told(FORMS, "rest") == [first, *(name for name in rest if name != "csv-cleaner")]
 
 
-@pytest.mark.parametrize(("length", "count"), [(250, 1), (700, 0)])
+@pytest.mark.parametrize(("length", "count"), [(400, 1), (1000, 0)])
 def test_only_the_skills_that_find_room_count_as_offered(
     home: Home, tmp_path: Path, length: int, count: int
 ) -> None:

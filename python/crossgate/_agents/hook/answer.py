@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _PLAIN_NAME = re.compile(r"[\w.:-]{1,64}")
 _PATH_CHARS = 1_000
 _CUT = "[...]"
-SHORTLIST_CHARS = 700
+SHORTLIST_CHARS = 1_000
 """Maximum length of an offered shortlist."""
 _LEAST_SUMMARY = 40
 """Minimum characters for the summary of a skill on a shortlist."""
@@ -343,7 +343,6 @@ def _decide(
         limit=options.limit,
         deny=options.deny,
         min_confidence=options.min_confidence or None,
-        max_shortlist=options.max_shortlist or None,
         budget_ms=(deadline.left or 0.0) * 1000,
         context=context,
     )
@@ -474,10 +473,9 @@ def _offered(result: RouteResult, options: HookOptions) -> Sequence[Hit]:
 
     A list of skills whose descriptions the agent has anyway tells it nothing.
     """
-    likely = result.any_fits is not None and result.any_fits >= options.min_any_fits
-    if not options.max_shortlist or not likely:
-        return ()
-    return [hit for hit in result.shortlist if _is_hidden(hit, options)]
+    hidden = [hit for hit in result.hits if _is_hidden(hit, options)][: options.max_shortlist]
+    likely = sum(hit.relevance or 0.0 for hit in hidden) >= options.min_any_fits
+    return hidden if likely else ()
 
 
 def _was_shown(hit: Hit, session: Session) -> bool:

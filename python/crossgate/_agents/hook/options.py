@@ -14,9 +14,9 @@ Inject = Literal["name", "passage", "body"]
 MIN_CONFIDENCE = 0.6
 """Minimum confidence of a mentioned skill; `eval/real_sessions.py` measures its effect."""
 
-MAX_SHORTLIST = 3
-MIN_ANY_FITS = 0.62
-"""Minimum probability that any skill fits for a shortlist; measured by the same script."""
+MAX_SHORTLIST = 5
+MIN_ANY_FITS = 0.6
+"""Minimum probability that a shortlist holds a skill that fits; measured by the same script."""
 
 MOST_CHARS = 10_000
 """Maximum length of a context; agents write a longer context to a file instead."""
@@ -102,7 +102,7 @@ class HookOptions:
     )
     min_any_fits: float = _option(
         MIN_ANY_FITS,
-        "minimum probability that any skill fits for such an offer, 0 to 1",
+        "minimum probability that such an offer holds one that fits, 0 to 1",
         type=_number(0, 1),
         metavar="P",
     )
