@@ -4,9 +4,9 @@
 
 Reads the training prompts of `sessions`, real prompts with labels for three libraries of skills.
 NEED is the embedder's need.json, whose part `session` is replaced: a logistic regression over the
-vector and the form of a prompt says whether it can use any skill, and a linear model over the
-vector of a skill says how much sessions ask for it, whatever the prompt. PROFILE is written. Takes
-a minute, and needs crossgate installed, but not torch.
+vector and the form of a prompt says whether it can use any skill, and a bilinear model over the
+vectors of a prompt and a skill says how much such prompts ask for it. PROFILE is written. Takes
+some minutes, and needs crossgate installed, but not torch.
 
 The probabilities are fitted on the prompts of `--more`, since the embedder has learnt the others.
 Somebody chose those prompts, so each library's prompts with and without a fitting skill count as
@@ -16,6 +16,7 @@ often as in `sessions`.
 from __future__ import annotations
 
 import argparse
+import base64
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -50,8 +51,14 @@ MAY = 0.3
 """Weight of a skill that is arguably useful; that of one that an expert would open is 1."""
 
 FOLDS = 5
-RIDGE_VECTOR, RIDGE_FORM, RIDGE_USEFULNESS = 4e-4, 0.025, 0.0056
-RANGE = (0.01, 0.995)
+RIDGE_VECTOR, RIDGE_FORM = 4e-4, 0.025
+DIRECTIONS = 24
+"""Number of principal components of prompts that the usefulness of a skill depends on."""
+
+RIDGE_USEFULNESS, RIDGE_OF_PROMPT = 0.004, 0.02
+"""Ridge of the part that is the same for every prompt, and of the part that depends on it."""
+
+RANGE = (0.001, 0.999)
 """Quantiles of the usefulness of skills that become 0 and 1."""
 
 LEAST_DOCUMENTS = 32
@@ -65,7 +72,7 @@ NAMED = 0.6
 """Confidence from which a skill is named: more likely right than wrong, with a margin."""
 
 LISTED = 0.62
-"""Probability that any skill fits from which a list is offered."""
+"""Probability that any skill fits below which the shortlist is empty; the hook has its own rule."""
 
 COVERAGE = 0.69
 """Probability of a must on a list: the most that lists of three reach on these prompts."""
@@ -299,35 +306,64 @@ def fit_need(
     return float(weights[0] - of_form @ mean), of_vector, of_form
 
 
-def fit_usefulness(libraries: Sequence[Sequence[Candidates]]) -> Array:
-    """Returns the weights [dimension] of the usefulness of a document.
+def fit_usefulness(
+    prompts: Sequence[Prompt], libraries: Sequence[Sequence[Candidates]], chosen: Sequence[int]
+) -> Array:
+    """Returns the model of the usefulness of a document for a prompt, [rows, dimension].
 
-    They are added to the log-weights of the text. The loss of a library is the mean cross-entropy
-    of picking a fitting candidate; a prompt without a must has less than a third of the weight.
+    The first row are the weights of the document's vector for any prompt. For a prompt, its form
+    times the next rows is added, and its vector's products with the next `DIRECTIONS` rows times
+    the last as many. What a document gets is added to its log-weight. The loss of a library is the
+    mean cross-entropy of picking a fitting candidate; a prompt without a must has less than a third
+    of the weight.
+
+    Args:
+        prompts: All prompts.
+        libraries: Their candidates, library by library.
+        chosen: Positions of the prompts to fit.
     """
+    vectors = np.array([prompts[at].vector for at in chosen])
+    _, _, components = np.linalg.svd(vectors - vectors.mean(0), full_matrices=False)
+    directions = components[:DIRECTIONS]
+    numbers = np.hstack([np.array([prompts[at].form for at in chosen]), vectors @ directions.T])
+    mean, deviation = numbers.mean(0), numbers.std(0)
+    of_prompt = dict(zip(chosen, (numbers - mean) / deviation, strict=True))
     groups = []
     for library in libraries:
-        known = [one for one in library if one.fits.any()]
+        known = [library[at] for at in chosen if library[at].fits.any()]
         total = sum(0.3 + 0.7 * one.any_must for one in known)
         groups += [(one, (0.3 + 0.7 * one.any_must) / total) for one in known]
+    shape = (1 + len(mean), vectors.shape[1])
+    ridge = np.repeat([RIDGE_USEFULNESS, RIDGE_OF_PROMPT], [1, len(mean)])[:, None]
 
-    def loss(weights: Array) -> tuple[float, Array]:
-        value, slope = 0.0, 2 * RIDGE_USEFULNESS * weights
+    def loss(flat: Array) -> tuple[float, Array]:
+        weights = flat.reshape(shape)
+        value, slope = float((ridge * weights**2).sum()), 2 * ridge * weights
         for one, weight in groups:
-            scores = one.log_weights + one.vectors @ weights
+            features = np.concatenate([[1.0], of_prompt[one.prompt]])
+            scores = one.log_weights + one.vectors @ (features @ weights)
             target = np.where(one.must, 1.0, MAY * one.fits)
             target = target / target.sum()
             value += weight * (logsumexp(scores) - target @ scores)
             shares = np.exp(scores - logsumexp(scores))
-            slope = slope + weight * (shares - target) @ one.vectors
-        return float(value + RIDGE_USEFULNESS * weights @ weights), slope
+            slope += weight * np.outer(features, (shares - target) @ one.vectors)
+        return value, slope.ravel()
 
-    return minimum(loss, groups[0][0].vectors.shape[1])
+    weights = minimum(loss, shape[0] * shape[1]).reshape(shape)
+    of_form, of_vector = np.split(weights[1:] / deviation[:, None], [len(mean) - DIRECTIONS])
+    same = weights[0] - mean @ (weights[1:] / deviation[:, None])
+    return np.vstack([same, of_form, directions, of_vector])
+
+
+def weights_for(model: Array, prompt: Prompt) -> Array:
+    """Returns the weights [dimension] of the usefulness of a document for a prompt."""
+    of_form, directions, of_vector = np.split(model[1:], [len(prompt.form), -DIRECTIONS])
+    return np.asarray(model[0] + prompt.form @ of_form + (directions @ prompt.vector) @ of_vector)
 
 
 @dataclass(frozen=True, slots=True)
 class Heads:
-    """The models of need and of usefulness, the latter in log-odds."""
+    """The models of need and of usefulness, the latter in log-odds from `least` to `most`."""
 
     need: tuple[float, Array, Array]
     usefulness: Array
@@ -339,10 +375,10 @@ class Heads:
         intercept, of_vector, of_form = self.need
         return float(intercept + prompt.vector @ of_vector + prompt.form @ of_form)
 
-    def added(self, one: Candidates) -> Array:
+    def added(self, one: Candidates, prompt: Prompt) -> Array:
         """Returns what usefulness adds to each candidate's log-weight."""
-        value = (one.vectors @ self.usefulness - self.least) / (self.most - self.least)
-        return np.asarray((self.most - self.least) * value.clip(0, 1))
+        value = one.vectors @ weights_for(self.usefulness, prompt)
+        return np.asarray(value.clip(self.least, self.most))
 
 
 def fit_heads(
@@ -357,12 +393,14 @@ def fit_heads(
     must = np.array([any(library[at].any_must for library in libraries) for at in order])
     fits = np.array([any(library[at].any_fits for library in libraries) for at in order])
     need = fit_need([prompts[at] for at in order], must, fits, others, of_requests)
-    weights = fit_usefulness([[library[at] for at in order] for library in libraries])
-    every = np.concatenate(
-        [np.unique(np.vstack([one.vectors for one in library]), axis=0) for library in libraries]
-    )
-    least, most = np.quantile(every @ weights, RANGE)
-    return Heads(need, weights, float(least), float(most))
+    model = fit_usefulness(prompts, libraries, order)
+    every = [
+        one.vectors @ weights_for(model, prompts[at])
+        for library in libraries
+        for at, one in ((at, library[at]) for at in order)
+    ]
+    least, most = np.quantile(np.concatenate(every), RANGE)
+    return Heads(need, model, float(least), float(most))
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,7 +410,7 @@ class Outcome:
     Attributes:
         split: That of the prompt.
         library: Position of the library.
-        signals: The logarithm of the mean weight, and the log-odds of a need.
+        signals: The logarithm of the mean weight, usefulness included, and the log-odds of a need.
         share: The share of the first candidate.
         first_fits: Whether it is at least arguably useful.
         first_must: Whether it is a must.
@@ -406,11 +444,12 @@ def outcomes_of(
             if not len(one.log_weights):
                 continue
             heads, prompt = heads_of(one.prompt), prompts[one.prompt]
-            scores = one.log_weights + heads.added(one)
+            scores = one.log_weights + heads.added(one, prompt)
             shares = np.exp(scores - logsumexp(scores))
             order = np.argsort(-scores, kind="stable")
             right = [rank for rank, at in enumerate(order, start=1) if one.must[at]]
-            mean = logsumexp(one.log_weights) - np.log(max(one.documents, LEAST_DOCUMENTS))
+            # The core counts usefulness from 0.
+            mean = logsumexp(scores - heads.least) - np.log(max(one.documents, LEAST_DOCUMENTS))
             found.append(
                 Outcome(
                     split=prompt.split,
@@ -576,8 +615,11 @@ def main() -> None:
     )
     write_profile(options.profile, profile)
     intercept, of_vector, of_form = heads.need
+    model = heads.usefulness / usefulness
+    # The directions of prompts have length 1; the rows that they are multiplied with are scaled.
+    model[-2 * DIRECTIONS : -DIRECTIONS] *= usefulness
     numbers = values | {
-        "schema": "crossgate-need/2",
+        "schema": "crossgate-need/3",
         "request": request,
         "session": {
             "intercept": round(intercept, 5),
@@ -585,7 +627,7 @@ def main() -> None:
             "form": [round(float(weight), 5) for weight in of_form],
             "usefulness": {
                 "intercept": round(-heads.least / usefulness, 5),
-                "weights": [round(float(weight) / usefulness, 5) for weight in heads.usefulness],
+                "model": base64.b64encode(model.astype("<f4").tobytes()).decode("ascii"),
             },
         },
     }

@@ -225,12 +225,19 @@ def search_index(
     embedded = milliseconds(start)
     asks = None if own is not None else _asks(load_embedder, vector)
     named, unknown = index.named(prompt.request, allow=options.allow, deny=options.deny)
+    # Material must not show whether a document is needed.
+    has_material = own is None and prompt.searched != prompt.request
+    of_request = vector
+    if vector is not None and has_material:
+        of_request, _ = _embedded(index, embed, prompt.request)
+    is_first = context is None or not context.history
+    form = _core.form(prompt.request, prompt.text, is_first) if profile.session else None
     search = partial(
         index.search,
         embed=False,
         blend=profile.blend,
         evidence=profile.evidence,
-        usefulness=_usefulness(load_embedder) if profile.session and index.dimension else None,
+        usefulness=_usefulness(load_embedder, of_request, form) if index.dimension else None,
         technologies=() if context is None else context.technologies,
         per_channel=profile.per_channel,
         allow=options.allow,
@@ -251,12 +258,8 @@ def search_index(
         if vector is not None and own is None:
             vector, degraded = _embedded(index, embed, query)
         first = search(query, vector)
-    # Material must not show whether a document is needed.
-    of_request = vector
-    if vector is not None and own is None and prompt.searched != prompt.request:
-        of_request, _ = _embedded(index, embed, prompt.request)
-    is_first = context is None or not context.history
-    form = _core.form(prompt.request, prompt.text, is_first) if profile.session else None
+    if not has_material or vector is None:
+        of_request = vector
     need = _need(load_embedder, of_request, form)
     compared = _compared(index, options)
     alone = candidates = Candidates(first.scored, first.documents, vector, degraded=degraded)
@@ -359,10 +362,21 @@ def _asks(load_embedder: Callable[[], Embedder], vector: Vector | None) -> float
     return None
 
 
-def _usefulness(load_embedder: Callable[[], Embedder]) -> tuple[float, Sequence[float]] | None:
-    """Return the linear model of how much sessions ask for a document, or None if unknown."""
+def _usefulness(
+    load_embedder: Callable[[], Embedder],
+    vector: Vector | None,
+    form: Sequence[float] | None,
+) -> tuple[float, Sequence[float]] | None:
+    """Return the linear model of how much a prompt of a session asks for a document.
+
+    None outside a session, where `form` is None, or if it is unknown.
+    """
     embedder = _with_heads(load_embedder)
-    return None if embedder is None else embedder.usefulness
+    if vector is None or form is None or embedder is None:
+        return None
+    with suppress(CrossgateError):  # the search names a broken vector
+        return embedder.usefulness(vector, form)
+    return None
 
 
 def _with_heads(load_embedder: Callable[[], Embedder]) -> OnnxEmbedder | None:

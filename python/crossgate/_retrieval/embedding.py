@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode
 from collections.abc import Callable, Sequence
 from functools import cache, cached_property
 from os import PathLike
@@ -167,16 +168,32 @@ class OnnxEmbedder:
             vector, form, head["intercept"], head["weights"], head["form"]
         )
 
-    @property
-    def usefulness(self) -> tuple[float, list[float]] | None:
-        """Intercept and weights, over a document's vector, of how much sessions ask for it.
+    def usefulness(self, vector: Vector, form: Sequence[float]) -> tuple[float, list[float]] | None:
+        """Return how much a prompt of a session asks for what a document does.
 
-        None for a model that has no such head; models/train_session.py fits it.
+        Most sessions ask for some skills whatever the prompt, and a failure asks for others than a
+        plan. models/train_session.py fits the model.
+
+        Args:
+            vector: The vector of the request by this model.
+            form: The four numbers of `_core.form`.
+
+        Returns:
+            Intercept and weights of a linear model over a document's vector; None for a model
+            without such a head.
+
+        Raises:
+            InputError: As `need`.
         """
         if self._heads is None:
             return None
         head = self._heads["session"]["usefulness"]
-        return head["intercept"], head["weights"]
+        return head["intercept"], _core.usefulness_weights(vector, form, self._usefulness_model)
+
+    @cached_property
+    def _usefulness_model(self) -> bytes:
+        assert self._heads is not None
+        return b64decode(self._heads["session"]["usefulness"]["model"])
 
     @cached_property
     def _heads(self) -> dict[str, Any] | None:

@@ -71,7 +71,7 @@ evidence! {
     technology: "1 if the head names a technology of the project.";
     other_technology: "1 if the title names technologies that neither project nor query has.";
     other_version: "1 if query and description name other versions of the same thing.";
-    usefulness: "How much sessions ask for what the document does, whatever the prompt.";
+    usefulness: "How much prompts of a session of this kind ask for what the document does.";
     plain_name: "How far the query is from what the document does, if they share only words of its name.";
     acts: "How surely the query asks to read, above even odds, if the tool acts.";
     reads: "How surely the query asks to act, above even odds, if the tool only reads.";

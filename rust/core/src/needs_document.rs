@@ -62,6 +62,41 @@ pub fn needs_document_in_session(
     needs_document(vector, intercept + of_form, weights)
 }
 
+/// The weights, over the unit vector of a document, of how much a prompt of a session asks for what
+/// the document does.
+///
+/// A bilinear model of low rank. The first row of `model` counts for every prompt; each number of the
+/// prompt's [`form`] is multiplied with a further row; the dot product of the prompt's unit vector with
+/// each row of the next part is multiplied with a row of the last part, of equal length. A row has as
+/// many numbers as the vector.
+///
+/// Fails with `wrong_dimension` for a model of another shape, and as [`needs_document`] for the vector.
+pub fn usefulness_weights(vector: &[f32], form: &[f64], model: &[f32]) -> Result<Vec<f32>> {
+    let dimension = vector.len();
+    let unit = unit("the prompt", vector, dimension)?;
+    let rows: Vec<&[f32]> = model.chunks(dimension).collect();
+    let Some((fixed, pairs)) = rows.split_at_checked(1 + form.len()).filter(|(_, pairs)| {
+        model.len().is_multiple_of(dimension) && pairs.len().is_multiple_of(2)
+    }) else {
+        let owner = "the model of usefulness".to_owned();
+        let expected = dimension * (1 + form.len());
+        return Err(Kind::WrongDimension { owner, found: model.len(), expected }.into());
+    };
+    let (directions, of_vector) = pairs.split_at(pairs.len() / 2);
+    let projections = directions.iter().map(|direction| {
+        unit.iter().zip(*direction).map(|(value, weight)| f64::from(value * weight)).sum::<f64>()
+    });
+    let factors = std::iter::once(1.0).chain(form.iter().copied()).chain(projections);
+    let mut weights = vec![0.0_f64; dimension];
+    for (factor, row) in factors.zip(fixed.iter().chain(of_vector)) {
+        for (weight, value) in weights.iter_mut().zip(*row) {
+            *weight += factor * f64::from(*value);
+        }
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "the vectors of documents are f32, too")]
+    Ok(weights.into_iter().map(|weight| weight as f32).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -73,6 +108,21 @@ mod tests {
         let found = needs_document(&[3.0, 4.0], 0.5, &[2.0, -1.0]).unwrap();
         let odds = 0.5 + 0.6 * 2.0 - 0.8;
         assert!((found - 1.0 / (1.0 + f64::exp(-odds))).abs() < 1e-7);
+    }
+
+    #[test]
+    fn usefulness_depends_on_the_form_and_the_direction_of_a_prompt() {
+        let model = [1.0, 2.0, 0.5, 0.0, 0.0, 1.0, 10.0, 20.0];
+        let weights = usefulness_weights(&[3.0, 4.0], &[2.0], &model).unwrap();
+        assert_eq!(
+            weights,
+            [1.0 + 2.0 * 0.5 + 0.8 * 10.0, 2.0 + 0.8 * 20.0].map(|one: f64| one as f32)
+        );
+        assert_eq!(usefulness_weights(&[3.0, 4.0], &[], &model[..2]).unwrap(), [1.0, 2.0]);
+        for broken in [&model[..7], &model[..6], &model[..0]] {
+            let error = usefulness_weights(&[3.0, 4.0], &[2.0], broken).unwrap_err();
+            assert_eq!(error.code(), "wrong_dimension");
+        }
     }
 
     #[test]

@@ -162,11 +162,10 @@ fn at_positions(
 /// The logarithm of a candidate's weight, in three parts.
 #[derive(Clone, Copy, Debug)]
 struct LogWeight {
-    /// By its scores.
+    /// By its scores, and in a session by how much such prompts ask for what the document does.
     text: f64,
-    /// By the evidence of a session about the document and the project, usefulness and technologies,
-    /// and by whether query and tool read or act. It orders the candidates, and does not change the
-    /// probability that any of them fits.
+    /// By the technologies of a session's project, and by whether query and tool read or act. It
+    /// orders the candidates, and does not change the probability that any of them fits.
     known_before: f64,
     /// By the other evidence.
     evidence: f64,
@@ -175,16 +174,16 @@ struct LogWeight {
 impl LogWeight {
     fn new(text: f64, candidate: &Scored, profile: &Profile) -> Self {
         let (weights, evidence) = (&profile.evidence, &candidate.evidence);
-        let in_session = if profile.session {
-            weights.usefulness * evidence.usefulness
-                + weights.technology * evidence.technology
-                + weights.other_technology * evidence.other_technology
+        let (usefulness, project) = if profile.session {
+            let technology = weights.technology * evidence.technology
+                + weights.other_technology * evidence.other_technology;
+            (weights.usefulness * evidence.usefulness, technology)
         } else {
-            0.0
+            (0.0, 0.0)
         };
-        let known_before =
-            in_session + weights.acts * evidence.acts + weights.reads * evidence.reads;
-        Self { text, known_before, evidence: weights.log_odds(evidence) - known_before }
+        let known_before = project + weights.acts * evidence.acts + weights.reads * evidence.reads;
+        let evidence = weights.log_odds(evidence) - known_before - usefulness;
+        Self { text: text + usefulness, known_before, evidence }
     }
 }
 
@@ -514,25 +513,39 @@ mod tests {
     }
 
     #[test]
-    fn in_a_session_usefulness_and_project_share_the_probability_and_do_not_raise_it() {
+    fn in_a_session_the_project_shares_the_probability_and_does_not_raise_it() {
         let stage1 = Some(Stage1AnyFits { log_mean: 0.5, ..Stage1AnyFits::default() });
         let mut profile = Profile { any_fits: AnyFits { stage1, stage2: None }, ..models() };
-        profile.evidence.usefulness = 3.0;
         let plain = [scored("a", Some(0.5), 8.0), scored("b", Some(0.5), 8.0)];
-        let mut useful = plain.clone();
-        useful[1].evidence = Evidence { usefulness: 1.0, technology: 1.0, ..Evidence::default() };
+        let mut of_project = plain.clone();
+        of_project[1].evidence = Evidence { technology: 1.0, ..Evidence::default() };
         let of = |candidates: &[Scored], profile: &Profile| {
             let seen = crate::signals::signals(candidates).unwrap();
             let places: Vec<(usize, &Scored)> = candidates.iter().enumerate().collect();
             Probabilities::after_stage1(&places, seen.as_ref(), profile)
         };
         profile.session = true;
-        let (without, with) = (of(&plain, &profile), of(&useful, &profile));
+        let (without, with) = (of(&plain, &profile), of(&of_project, &profile));
         assert!(close(with.any_fits.unwrap(), without.any_fits.unwrap()));
-        let weight = (3.0 + profile.evidence.technology).exp();
+        let weight = profile.evidence.technology.exp();
         assert!(close(with.share(1).unwrap(), weight / (1.0 + weight)));
         profile.session = false;
-        assert!(of(&useful, &profile).any_fits > of(&plain, &profile).any_fits);
+        assert!(of(&of_project, &profile).any_fits > of(&plain, &profile).any_fits);
+    }
+
+    #[test]
+    fn in_a_session_usefulness_counts_as_a_score_of_the_text() {
+        let profile = Profile { session: true, ..models() };
+        let with_usefulness = |usefulness: f64| {
+            let mut candidate = scored("a", Some(0.5), 8.0);
+            candidate.evidence.usefulness = usefulness;
+            let mut profile = profile.clone();
+            profile.evidence.usefulness = 3.0;
+            let shares = profile.relevance.after_stage1(&[(0, &candidate)], &profile).unwrap();
+            (shares.log_sum, shares.evidence)
+        };
+        let ((none, _), (useful, evidence)) = (with_usefulness(0.0), with_usefulness(1.0));
+        assert!(close(useful, none + 3.0) && close(evidence, 0.0));
     }
 
     #[test]

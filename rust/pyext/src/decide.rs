@@ -132,7 +132,21 @@ pub(crate) fn needs_document_in_session_of(
     Ok(needs_document::needs_document_in_session(&vector, form, intercept, &weights, form_weights)?)
 }
 
-/// The form of a prompt, four numbers that `needs_document_in_session` reads.
+/// The weights of how much a prompt of a session asks for what a document does; `model` holds
+/// little-endian numbers of 32 bits.
+#[pyfunction(name = "usefulness_weights")]
+#[expect(clippy::needless_pass_by_value, reason = "PyO3 passes owned lists")]
+pub(crate) fn usefulness_weights_of(
+    vector: &Bound<'_, PyAny>,
+    form: Vec<f64>,
+    model: &[u8],
+) -> PyResult<Vec<f32>> {
+    let (numbers_of_model, _) = model.as_chunks::<4>();
+    let model: Vec<f32> = numbers_of_model.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+    Ok(needs_document::usefulness_weights(&numbers(vector)?, &form, &model)?)
+}
+
+/// The form of a prompt, four numbers that `needs_document_in_session` and `usefulness_weights` read.
 #[pyfunction(name = "form")]
 pub(crate) fn form_of(request: &str, prompt: &str, is_first: bool) -> Vec<f64> {
     needs_document::form(request, prompt, is_first).to_vec()

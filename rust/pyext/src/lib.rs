@@ -19,7 +19,8 @@ mod _core {
         history_weights, information, is_courtesy, is_description, language, log_mean,
         names_something, need_log_odds, needs_document_in_session_of, needs_document_of,
         queries_needed, read_signals, read_trace, reblend, replay, split, standing,
-        strip_exclusions, technology_names, trace, with_coverage, with_external_scores,
+        strip_exclusions, technology_names, trace, usefulness_weights_of, with_coverage,
+        with_external_scores,
     };
     #[pymodule_export]
     use crate::embedder::{Embedder, WordPieces, blake3_of, sha256_of};
