@@ -156,6 +156,24 @@ def test_pages_quote_the_baselines(page: str, label: str, dataset: str, metric: 
     assert row in (EVAL.parent / page).read_text(encoding="utf-8"), f"{page} must have: {row}"
 
 
+def test_readme_quotes_the_evaluation_page() -> None:
+    def row(page: str, start: str) -> list[str]:
+        lines = (EVAL.parent / page).read_text(encoding="utf-8").splitlines()
+        (line,) = (line for line in lines if line.startswith(start))
+        return line.removesuffix(" |").split(" | ")[1:]
+
+    search, every, stops = (
+        cell.split("; ")[1] for cell in row("eval/README.md", "| `answers` test, 150 ")
+    )
+    published = row("eval/README.md", "| skill-triggers: recall@1 |")[0].split(", ")
+    for start, shares in (
+        ("| passages for RAG: 150 questions", [search, stops, every]),
+        ("| 507 prompts that skill authors published", published),
+    ):
+        wanted = [f"{100 * float(share):.0f} %" for share in shares]
+        assert row("README.md", start) == wanted
+
+
 @pytest.mark.parametrize(
     ("page", "sentence"),
     [
