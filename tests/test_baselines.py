@@ -180,8 +180,8 @@ def test_readme_quotes_the_evaluation_page() -> None:
         ("eval/README.md", "| `chunks` | {chunks[listed]:.3f} | {chunks[length]:.2f} |"),
         (
             "docs/design.md",
-            "{skills[false_positive_rate]:.0%} of the no-match prompts of `eval/skills` get a pick, "
-            "and {chunks[false_positive_rate]:.0%} of those of `eval/chunks`",
+            "{skills[false_positive_rate]:.0%} of the no-match prompts of `eval/skills` get a "
+            "pick, and {chunks[false_positive_rate]:.0%} of those of `eval/chunks`",
         ),
         (
             "docs/design.md",
