@@ -1550,6 +1550,7 @@ def test_refused_command_writes_no_file(
         ((path, "-o", output, "--profile", stranger), 2, "profile_mismatch"),
         ((path, "-o", output, "--profile", tmp_path / "absent.json"), 2, "profile_missing"),
         # Before the data is read.
+        (("nowhere", "-o", output, "--profile", "session"), 2, "out_of_range"),
         (("nowhere", "-o", tmp_path / "absent" / "x.json"), 3, "profile_unwritable"),
         (("nowhere", "-o", tmp_path), 3, "profile_unwritable"),
         (("nowhere", "-o", tmp_path / ("x" * 250)), 3, "profile_unwritable"),

@@ -143,6 +143,13 @@ def run(options: argparse.Namespace) -> int:
         covered=tuple(options.coverage_of),
     )
     before = None if options.profile is None else read_profile(options.profile)
+    if before is not None and before.session:
+        raise InputError(
+            "out_of_range",
+            f"{options.profile} is a profile for sessions, without the stage 2 that calibrate fits. "
+            "`crossgate usage --what-if '--min-confidence 0.7'` shows what other thresholds of the "
+            "hook would do, and `crossgate hook install --min-confidence 0.7` sets them",
+        )
     output = Path(options.output)
     try:
         try_writing(output)
