@@ -146,7 +146,7 @@ def run(options: argparse.Namespace) -> int:
     if before is not None and before.session:
         raise InputError(
             "out_of_range",
-            f"{options.profile} is a profile for sessions, without the stage 2 that calibrate fits. "
+            f"{options.profile} is a profile for sessions, which has no stage 2 to calibrate. "
             "`crossgate usage --what-if '--min-confidence 0.7'` shows what other thresholds of the "
             "hook would do, and `crossgate hook install --min-confidence 0.7` sets them",
         )
