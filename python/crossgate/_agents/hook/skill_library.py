@@ -30,7 +30,7 @@ MOST_ENTRIES = 100_000
 """Maximum number of files and folders that are watched for changes."""
 
 MOST_LINKS = 1_000
-"""Maximum number of links in a folder of skills: each prompt resolves them, 80 microseconds each."""
+"""Maximum number of links in a folder of skills: each prompt resolves them, 80 µs each."""
 
 WATCH_SECONDS = 0.03
 """Time that a prompt may spend on looking for changes; a longer search runs in the background."""
