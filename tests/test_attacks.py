@@ -34,7 +34,7 @@ from crossgate._decision.log_replay import check_decision
 from crossgate._sources.reading import read_sources
 from crossgate._sources.rows import read_candidates
 from crossgate._values.profile_files import profile_values
-from crossgate.evaluation import measure_candidates, read_dataset, read_labels, read_run
+from crossgate.evaluation import measure_candidates, read_labels, read_run
 from crossgate.rerankers import (
     CohereReranker,
     DecisionReranker,
@@ -329,8 +329,6 @@ def test_damaged_datasets_and_labels_are_refused_with_a_code(tmp_path: Path) -> 
             given.write_bytes(data)
             with naming_the_draw(-1):
                 read_labels(corpus, [given])
-            with naming_the_draw(-1):
-                read_dataset(given)
 
     attack(rows, use, draws=DRAWS // 2)
 

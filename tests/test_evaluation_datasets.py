@@ -1,9 +1,7 @@
-"""Labelled datasets: both formats, samples, and every kind of bad input."""
+"""Labelled datasets: BEIR folders, samples, and every kind of bad input."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -237,79 +235,3 @@ def test_fingerprint_depends_on_labels_but_not_on_their_order(tmp_path: Path) ->
     assert read_dataset(turned).fingerprint == first
     other = write_beir(tmp_path / "c", qrels={"test": [*QRELS, "q2\ttranslator\t1"]})
     assert read_dataset(other).fingerprint != first
-
-
-LINES: list[dict[str, Any]] = [
-    {"id": "pdf", "title": "PDF tools", "text": "merge and split"},
-    {"query": "join two scans", "id": "a", "relevant": ["pdf"], "kind": "indirect"},
-    {"query": "the weather", "relevant": []},
-    {"query": "graded", "relevant": {"pdf": 3.0, "csv": 0}, "candidates": ["pdf", "csv"]},
-    {"query": "not the pdf", "wrong": ["pdf"], "mentions_name": False},
-    {"id": "csv", "text": "clean tables"},
-]
-
-
-def write_lines(path: Path, rows: Sequence[Mapping[str, Any] | str]) -> Path:
-    """Write a `.jsonl` file and return it."""
-    path.write_text("\n".join(r if isinstance(r, str) else json.dumps(r) for r in rows))
-    return path
-
-
-def test_documents_and_queries_of_a_file_may_be_in_any_order(tmp_path: Path) -> None:
-    dataset = read_dataset(write_lines(tmp_path / "my.jsonl", LINES))
-    assert (dataset.name, dataset.split) == ("my.jsonl", "all")
-    assert [document.content for document in dataset.documents] == [
-        "PDF tools: merge and split",
-        "clean tables",
-    ]
-    first, nothing, graded, wrong = dataset.queries
-    assert (first.id, first.relevant, first.kind) == ("a", {"pdf": 1}, "indirect")
-    assert (nothing.id, nothing.relevant) == ("my:3", {})
-    assert (graded.relevant, graded.candidates) == ({"pdf": 3}, ("pdf", "csv"))
-    assert wrong.relevant == {}
-    assert wrong.wrong == {"pdf"}
-    assert wrong.mentions_name is False
-
-
-def test_rows_of_a_file_may_have_a_split(tmp_path: Path) -> None:
-    rows = [*LINES, {"query": "x", "relevant": ["csv"], "split": "dev"}]
-    rows.append({"query": "y", "relevant": ["csv"], "split": "train"})
-    path = write_lines(tmp_path / "my.jsonl", rows)
-    assert [query.text for query in read_dataset(path).queries][-1] == "x"
-    assert [query.text for query in read_dataset(path, split="train").queries][-1] == "y"
-    assert code_of(path, split="test")[0] == "unknown_split"
-
-
-@pytest.mark.parametrize(
-    "row",
-    [
-        "{",
-        "[1]",
-        {"id": "empty"},
-        {"query": "unlabelled"},
-        {"query": "", "relevant": []},
-        {"query": 5, "relevant": []},
-        {"query": "x", "relevant": 3},
-        {"query": "x", "relevant": ["absent"]},
-        {"query": "x", "relevant": [], "candidates": ["absent"]},
-        {"query": "x", "relevant": [], "candidates": "pdf"},
-        {"query": "x", "relevant": {"pdf": 0.5}},
-        {"query": "x", "relevant": [], "wrong": 3},
-        {"query": "x", "relevant": [], "kind": 3},
-        {"query": "x", "relevant": [], "mentions_name": "no"},
-        {"query": "twice", "id": "a", "relevant": []},
-        {"id": "pdf", "text": "twice"},
-    ],
-)
-def test_malformed_line_is_counted_or_fatal(tmp_path: Path, row: Mapping[str, Any] | str) -> None:
-    path = write_lines(tmp_path / "my.jsonl", [*LINES, row])
-    dataset = read_dataset(path)
-    assert (len(dataset.documents), len(dataset.queries)) == (2, 4)
-    assert [str(problem).startswith(f"{path}:7: ") for problem in dataset.problems] == [True]
-    code, message = code_of(path, strict=True)
-    assert (code, message.startswith(f"{path}:7: ")) == ("malformed_row", True)
-
-
-def test_file_without_queries_or_documents_is_refused(tmp_path: Path) -> None:
-    for row, code in ((LINES[0], "empty_split"), ({"query": "x", "relevant": []}, "no_documents")):
-        assert code_of(write_lines(tmp_path / "my.jsonl", [row]))[0] == code

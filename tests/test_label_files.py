@@ -17,9 +17,7 @@ from crossgate._evaluation.label_files import (
     background_queries,
     is_labels,
     read_labels,
-    with_background,
 )
-from crossgate.evaluation import read_dataset
 
 
 @pytest.fixture
@@ -176,6 +174,10 @@ def test_expected_skill_is_found_by_name_plugin_or_path(
         ({"query": "x", "should_trigger": "perhaps", "skill": "pdf-toolkit"}, "true or false"),
         ({"query": "x", "should_trigger": True}, "of which skill?"),
         ({"query": "x", "relevant": [], "mentions_name": "no"}, "mentions_name"),
+        ({"query": "x", "relevant": {"pdf-toolkit": 0.5}}, "grades of 0 or more"),
+        ({"query": "x", "relevant": [], "wrong": 3}, "wrong must be"),
+        ({"query": "x", "relevant": [], "kind": 3}, "the kind must be a string"),
+        ({"query": "x", "relevant": [], "candidates": "pdf-toolkit"}, "a list of ids"),
     ],
 )
 def test_bad_row_is_reported_with_its_line(
@@ -223,9 +225,6 @@ def test_queries_of_files_with_the_same_name_have_different_ids(
     ids = [query.id for query in dataset.queries]
     assert ids[:6] == ["evals:1", "evals:2", "evals:3", "evals:1#2", "evals:2#2", "evals:3#2"]
     assert len(set(ids)) == len(ids)
-    one_file = written(tmp_path / "background.jsonl", {"id": "pdf", "text": "PDF tools"}, *ROWS[2:])
-    joined = with_background(read_dataset(one_file))
-    assert len({query.id for query in joined.queries}) == len(joined.queries)
 
 
 def test_split_keeps_the_rows_without_a_split(skills: Path, tmp_path: Path) -> None:
@@ -249,11 +248,11 @@ def test_label_files_belong_to_the_path_before_them(skills: Path, tmp_path: Path
     labels = written(tmp_path / "labels.jsonl", *ROWS)
     more = tmp_path / "more.csv"
     more.write_text("query,relevant\n")
-    both = written(tmp_path / "both.jsonl", {"id": "pdf", "text": "PDF tools"}, ROWS[2])
-    paths = [str(path) for path in (skills, labels, more, both, tmp_path)]
+    documents = written(tmp_path / "documents.jsonl", {"id": "pdf", "text": "PDF tools"})
+    paths = [str(path) for path in (skills, labels, more, documents, tmp_path)]
     assert subjects_of(paths) == [
-        Subject(skills, (labels, more), both),
-        Subject(both),
+        Subject(skills, (labels, more), documents),
+        Subject(documents),
         Subject(tmp_path),
     ]
     said = refused("no_documents", subjects_of, [str(labels), str(skills)])

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 DATASETS = (
     "documents followed by files of labels, such as skills/ labels.jsonl; or a BEIR folder, a "
-    ".jsonl file of both or of queries with a retriever's candidates, or a run that eval --runs "
-    "stored, which needs no model"
+    ".jsonl file of queries with a retriever's candidates, or a run that eval --runs stored, which "
+    "needs no model"
 )
 """Help text of the arguments of both commands."""
 
@@ -138,7 +138,7 @@ def dataset_of(subject: Subject, options: argparse.Namespace) -> Dataset:
     from crossgate.evaluation import read_dataset, read_labels, with_background
 
     path, strict = subject.path, options.strict
-    bare = os.path.isdir(path) and not os.path.exists(path / "queries.jsonl")
+    bare = not os.path.exists(path / "queries.jsonl")
     if subject.labels or options.from_transcripts or (options.background and bare):
         dataset = read_labels(
             path,

@@ -16,8 +16,7 @@ default id is the file's name and the line. A JSON file holds a list of such row
 such a list. In CSV the first line names the columns, and ids are separated by `;` or `|`. A query
 that occurs in several files of labels counts once, with all its labels.
 
-A dataset is a `.jsonl` file of both, in any order, where a row with `query` is a query and any
-other a document; or a folder in BEIR's layout:
+A dataset is a folder in BEIR's layout:
 
     corpus.jsonl           _id, title, text
     queries.jsonl          _id, text, metadata
@@ -60,7 +59,7 @@ from crossgate._evaluation.labels import (
 )
 from crossgate._sources.common import Unusable
 from crossgate._sources.reading import read_sources
-from crossgate._sources.rows import document_from, parse_json
+from crossgate._sources.rows import parse_json
 from crossgate._sources.transcripts import Turn, read_turns, transcripts_below
 from crossgate._support.checks import check_path, check_query, check_text, collected
 from crossgate._support.errors import SourceError
@@ -94,7 +93,7 @@ def read_dataset(
     """Read a labelled dataset.
 
     Args:
-        path: A BEIR folder, or a `.jsonl` file of documents and queries, see above.
+        path: A BEIR folder, see above.
         split: Name of the split; None for `test`, else `dev`, else the only one.
         limit: Keep a sample of at most this many queries; None for all.
         seed: Seed of the sample.
@@ -109,15 +108,11 @@ def read_dataset(
     if split is not None:
         check_text("the split", split)
     log = ProblemLog(strict=strict)
-    if os.path.isdir(path):
-        dataset = _read_beir(path, split, log)
-    elif not os.path.exists(path):
+    if not os.path.exists(path):
         raise SourceError("source_missing", f"no such file or folder: {path}")
-    elif path.suffix in (".jsonl", ".ndjson"):
-        dataset = _read_lines_of_both(path, split, log)
-    else:
-        message = f"{path} is neither a BEIR folder nor a .jsonl file of documents and queries"
-        raise SourceError("source_unknown", message)
+    if not os.path.isdir(path):
+        raise SourceError("source_unknown", f"{path} is not a BEIR folder")
+    dataset = _read_beir(path, split, log)
     if not dataset.documents:
         raise SourceError("no_documents", f"{path} holds no documents{log.hint()}")
     if not dataset.queries:
@@ -451,41 +446,6 @@ def _has(values: Mapping[str, Any], keys: Sequence[str]) -> bool:
 
 def _is_labelled(values: Mapping[str, Any]) -> bool:
     return _has(values, (*_FITS, _TRIGGER, "wrong"))
-
-
-def _read_lines_of_both(path: Path, split: str | None, log: ProblemLog) -> Dataset:
-    """Read a split of a `.jsonl` file; a file whose rows name no split has the one split `all`."""
-    documents: dict[str, Document] = {}
-    rows: list[_Row] = []
-    for line, values in json_objects(path, log):
-        if "query" in values:
-            rows.append((line, values))
-            continue
-        with log.row(path, line):
-            document = document_from(values, f"{path.stem}:{line}")
-            _add(documents, document.id, document)
-    ids = _Ids(documents.values())
-    queries: dict[str, LabelledQuery] = {}
-    splits: dict[str, str] = {}
-    for line, values in rows:
-        with log.row(path, line):
-            query = _query(path, line, values, ids)
-            _add(queries, query.id, query)
-            splits[query.id] = _text(values, "split")
-    chosen = _choose_split(path, set(splits.values()) - {""} or {"all"}, split)
-    return Dataset(
-        name=path.name,
-        split=chosen,
-        documents=tuple(documents.values()),
-        queries=tuple(query for id, query in queries.items() if splits[id] in ("", chosen)),
-        problems=tuple(log.problems),
-    )
-
-
-def _add(rows: dict[str, Any], id: str, value: object) -> None:
-    if id in rows:
-        raise Unusable(f"the id {id!r} occurs twice: the first row counts")
-    rows[id] = value
 
 
 _BeirQuery = tuple[LabelledQuery, Mapping[str, Any]]
