@@ -1,9 +1,8 @@
-"""Results and indexes in a REPL, in a notebook and in another process."""
+"""Results and indexes in a REPL and in another process."""
 
 from __future__ import annotations
 
 import copy
-import html.parser
 import json
 import pickle
 import subprocess
@@ -13,33 +12,12 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from conftest import LIBRARY, LengthReranker, WordEmbedder, build, refused
 from crossgate import Document, Index, PrecomputedVectors, Profile, Router, RouteResult, rerank
 from crossgate._values.results import why
 
 HOSTILE = "<script>alert('x')</script> & \x1b[31m\nred fox"
-TAGS = {"div", "p", "b", "table", "thead", "tbody", "tr", "th", "td", "code"}
-
-
-class Tags(html.parser.HTMLParser):
-    """Collects the tags and the text of a page."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.tags: set[str] = set()
-        self.text = ""
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: object) -> None:
-        """Keep a tag."""
-        self.tags.add(tag)
-
-    def handle_data(self, data: str) -> None:
-        """Keep text."""
-        self.text += data
 
 
 def decided(count: int = 3) -> RouteResult:
@@ -68,27 +46,6 @@ def test_names_in_the_repr_are_cut_and_have_no_control_characters() -> None:
     assert "\n" not in repr(result) + repr(result.hits[0])
 
 
-@given(st.lists(st.text(min_size=1).filter(str.strip), min_size=1, max_size=5))
-def test_html_escapes_texts(texts: list[str]) -> None:
-    texts = [text.encode(errors="ignore").decode() or "a" for text in texts]
-    rows = [
-        {"id": f"{place} {HOSTILE}", "title": HOSTILE, "text": f"a {text}"}
-        for place, text in enumerate(texts)
-    ]
-    page = Tags(rerank("a red fox", rows, reranker=None)._repr_html_())
-    assert page.tags <= TAGS
-    assert "alert('x')" in page.text
-
-
-def test_html_shows_every_outcome_and_is_bounded() -> None:
-    page = rerank("red fox", ["red fox", "hen"], limit=1, reranker=LengthReranker())._repr_html_()
-    assert "selected" in page
-    assert "over the limit" in page
-    assert "no_profile" in page
-    assert "30 more candidates" in decided(50)._repr_html_()
-    assert len(decided(50)._repr_html_()) < 20_000
-
-
 @pytest.mark.parametrize("lead", [0.0, 1.0])
 def test_reason_with_two_picks_does_not_claim_a_clear_winner(lead: float) -> None:
     """A profile may have a clear winner and still select the runner-up."""
@@ -97,9 +54,8 @@ def test_reason_with_two_picks_does_not_claim_a_clear_winner(lead: float) -> Non
     result = Router(build(texts), reranker=None, profile=profile).route("red fox den", limit=2)
     assert (result.reason, len(result)) == ("confident_winner", 2 if lead else 1)
     ahead = "one document leads"
-    assert (ahead in result._repr_html_()) is not bool(lead)
     assert (ahead in why(result.reason, len(result))) is not bool(lead)
-    assert "<b>clear</b>: " in result._repr_html_()
+
     assert "confident" not in why(result.reason, len(result))  # that would name a probability
 
 
@@ -128,25 +84,6 @@ def test_json_has_texts_and_indexes() -> None:
     assert "text" not in json.loads(result.to_json(text=False))["hits"][0]
     (hit, *_) = Router(build(), reranker=None, profile=Profile()).route("pdf files").hits
     assert hit.to_dict()["index"] is None
-
-
-def test_result_converts_to_a_data_frame() -> None:
-    pytest.importorskip("pandas", reason="pandas is not installed")
-    result = rerank("fox", ["hen", "a fox"], limit=1, reranker=None)
-    table = result.to_pandas()
-    assert list(table["index"]) == [1, 0]
-    assert list(table["id"]) == ["1", "0"]
-    assert list(table["text"]) == ["a fox", "hen"]
-    assert list(table["selected"]) == [True, False]
-    empty = rerank("fox", [], reranker=None).to_pandas()
-    assert len(empty) == 0
-    assert list(empty.columns) == list(table.columns)
-
-
-def test_missing_pandas_is_named_in_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    result = rerank("fox", ["a fox"], reranker=None)
-    assert "pip install pandas" in refused("dependency_missing", result.to_pandas)
 
 
 def test_command_line_prints_texts_and_indexes() -> None:

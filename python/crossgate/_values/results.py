@@ -12,7 +12,6 @@ from typing import Any, Literal, Protocol, overload
 import crossgate._core as _core
 from crossgate._core import Span
 from crossgate._support.errors import ModelError, first_line
-from crossgate._support.wording import counted
 
 
 def content(title: str, text: str) -> str:
@@ -357,14 +356,6 @@ class RouteResult:
         values = self.to_dict(trace=trace, text=text)
         return json.dumps(values, allow_nan=False, indent=indent)
 
-    def to_pandas(self) -> Any:
-        """Return a `pandas.DataFrame` with one row per hit, best first.
-
-        Raises:
-            ModelError: `dependency_missing` without pandas.
-        """
-        return _result_frame(self)
-
     def __len__(self) -> int:
         return len(self.selected)
 
@@ -380,9 +371,6 @@ class RouteResult:
 
     def __repr__(self) -> str:
         return _result_line(self)
-
-    def _repr_html_(self) -> str:
-        return _result_html(self)
 
 
 def span(start: int, end: int) -> Span:
@@ -450,8 +438,6 @@ DROPPED = {
 
 _IDS = 3
 _ID_CHARACTERS = 40
-_TEXT_CHARACTERS = 160
-_ROWS = 20
 
 
 def _hit_line(hit: Hit) -> str:
@@ -480,78 +466,6 @@ def _result_line(result: RouteResult) -> str:
     if result.degraded:
         parts.append("degraded: " + ", ".join(note.code for note in result.degraded))
     return f"<RouteResult {'; '.join(parts)}>"
-
-
-def _result_html(result: RouteResult) -> str:
-    """Return a decision as an HTML table, with all texts escaped."""
-    from html import escape  # only for notebooks, and its table of entities takes a millisecond
-
-    verdict = VERDICTS[result.verdict]
-    sure = "" if result.confidence is None else f", confidence {result.confidence:.2f}"
-    if result.any_fits is not None:
-        sure += f", {result.any_fits:.0%} that any fits"
-    head = (
-        f"<b>{escape(verdict)}</b>: {escape(why(result.reason, len(result.ids)))} "
-        f"({len(result.ids)} of {len(result.hits)} selected{sure})"
-    )
-    columns = "".join(
-        f"<th style='text-align:left'>{heading}</th>"
-        for heading in ("", "id", "text", "fits", "score", "outcome")
-    )
-    listed = {hit.id for hit in result.shortlist}
-    rows = "".join(
-        _row(position, hit, listed=hit.id in listed)
-        for position, hit in enumerate(result.hits[:_ROWS], start=1)
-    )
-    more = len(result.hits) - _ROWS
-    notes = [f"{counted(more, 'more candidate')} in <code>hits</code>"] if more > 0 else []
-    notes += [f"<code>{note.code}</code>: {escape(note.detail)}" for note in result.degraded]
-    notes += [
-        f"<code>{warning.code}</code>: {escape(warning.detail)}" for warning in result.warnings
-    ]
-    return (
-        f"<div><p>{head}</p><table><thead><tr>{columns}</tr></thead><tbody>{rows}</tbody></table>"
-        + "".join(f"<p>{note}</p>" for note in notes)
-        + "</div>"
-    )
-
-
-def _row(position: int, hit: Hit, *, listed: bool) -> str:
-    from html import escape
-
-    outcome = "selected" if hit.dropped is None else DROPPED.get(hit.dropped, hit.dropped)
-    if listed and hit.dropped is not None:
-        outcome += ", on the shortlist"
-    text = f"{hit.title}: {hit.excerpt}" if hit.title not in ("", hit.id) else hit.excerpt
-    cells = (
-        str(position),
-        escape(_cut(hit.id, _ID_CHARACTERS)),
-        escape(_cut(text, _TEXT_CHARACTERS)),
-        "" if hit.relevance is None else f"{hit.relevance:.0%}",
-        "" if hit.score is None else f"{hit.score:.4g}",
-        escape(outcome),
-    )
-    weight = "bold" if hit.dropped is None else "normal"
-    row = "".join(f"<td style='text-align:left'>{cell}</td>" for cell in cells)
-    return f"<tr style='font-weight:{weight}'>{row}</tr>"
-
-
-def _result_frame(result: RouteResult) -> Any:
-    """Return a row per hit as a `pandas.DataFrame`.
-
-    Raises:
-        ModelError: `dependency_missing` without pandas.
-    """
-    from crossgate._support.extras import package
-
-    pandas = package("pandas", "to_pandas")
-    rows: list[dict[str, Any]] = [
-        {**hit.to_dict(text=True), "selected": hit.dropped is None} for hit in result.hits
-    ]
-    columns = ["index", "id", "title", "text", "selected", "dropped", "relevance", "score"]
-    columns += ["rerank_score"]
-    columns += ["cosine", "bm25", "blend", "stage1_rank", "stage2_rank", "provider", "metadata"]
-    return pandas.DataFrame(rows, columns=columns)
 
 
 def _cut(text: str, most: int) -> str:
