@@ -38,8 +38,8 @@ from crossgate._core import (
     Winner,
 )
 from crossgate._evaluation.charts import (
+    abstention_chart,
     coverage_chart,
-    curve_chart,
     shares_shown,
 )
 from crossgate._evaluation.compare import REPORTS_SCHEMA, compare
@@ -154,12 +154,11 @@ def test_miss_below_a_floor_is_attributed_to_the_floor() -> None:
     both = stored("q", CLOSE, (0.0, 0.0, 9.0, 0.0), "cd")
     assert where_lost(both, decided(both, "gated", policy=floored), None) == "floor"
     assert where_lost(both, decided(both, "gated"), None) is None
-    # A floor that drops the first candidate changes the gate's decisions, and the curve.
+    # A floor that drops the first candidate changes the gate's decisions.
     report = summarize(run_of(policy=POLICY.replace(floors={"default": 0.62})))
-    shipped = next(point for point in report.curve if point.shipped)
     assert report.economics is not None
     assert report.economics.reasons == {"below_floor": 8, "confident_winner": 3}
-    assert shipped.skip_rate == report.economics.skip_rate == 1.0
+    assert report.economics.skip_rate == 1.0
     # Without thresholds, floors are off, too.
     assert (
         report.recall_without_thresholds["always"]
@@ -231,29 +230,6 @@ def test_moves_ignore_guardrails() -> None:
     after = [decided(query, "always", wide) for query in deep]
     moves = count_moves(deep, before, after)
     assert (moves.deep, moves.pulled_in) == (2, 1)
-
-
-def test_curve_contains_the_shipped_point_and_both_ends() -> None:
-    report = summarize(run_of())
-    shipped = [point for point in report.curve if point.shipped]
-    gated = report.quality["gated"]
-    assert gated["recall@1"] is not None
-    assert gated["false_positive_rate"] is not None
-    assert [
-        (point.factor, point.skip_rate, point.recall, point.false_positive_rate)
-        for point in shipped
-    ] == [(1.0, 5 / 11, gated["recall@1"].value, gated["false_positive_rate"].value)]
-    least, most = report.curve[0], report.curve[-1]
-    assert least.skip_rate == 2 / 11  # candidates below the floor are skipped at any lead
-    assert most.skip_rate == 1.0
-    for point in report.curve[::3]:
-        lead = 0.2 * point.factor
-        moved = PROFILE.replace(winner=Winner(agreed=lead, disagreed=lead))
-        naive = summarize(run_of(profile=moved))
-        assert naive.economics is not None
-        assert naive.economics.skip_rate == pytest.approx(point.skip_rate)
-        assert naive.quality["gated"]["recall@1"] is not None
-        assert naive.quality["gated"]["recall@1"].value == pytest.approx(point.recall)
 
 
 def confident(**answer: Any) -> Profile:
@@ -380,7 +356,7 @@ def svg(chart: str) -> list[ElementTree.Element]:
 
 
 def test_chart_equals_the_stored_file() -> None:
-    chart = curve_chart(summarize(run_of()).curve)
+    chart = abstention_chart(summarize(run_of()).abstention)
     ElementTree.fromstring(chart)  # it is well formed
     golden("curve.svg", chart.replace("><", ">\n<") + "\n")
 
@@ -612,8 +588,8 @@ def test_page_is_complete_loads_nothing_and_escapes_text() -> None:
     assert "http" not in markup
     assert "url(" not in markup
     assert "prefers-color-scheme: dark" in markup
-    # Both curves, and the reliability diagrams of both probabilities.
-    assert markup.count("<svg") == 4
+    # The curve, and the reliability diagrams of both probabilities.
+    assert markup.count("<svg") == 3
     assert "stage 2 was skipped" in page.text
     # The only script is that of the table, and it contains no text of a query.
     assert markup.count("<script") == 1

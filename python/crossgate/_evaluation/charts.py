@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from crossgate._evaluation.economics import (
     AbstentionPoint,
     CoveragePoint,
-    CurvePoint,
     ReliabilityBin,
 )
 from crossgate._support.wording import counted
@@ -110,16 +109,6 @@ class _Plane:
                 f'<text class="label" x="4" y="10">{html.escape(self._y.label)}</text></svg>',
             )
         )
-
-
-def curve_chart(points: Sequence[CurvePoint]) -> str:
-    """Return recall@1 against skip rate, with the shipped point marked."""
-    dots = [
-        _Dot(point.skip_rate, point.recall, shipped=point.shipped)
-        for point in points
-        if point.recall is not None
-    ]
-    return _curve(dots, _Axis("queries that skip stage 2", _QUARTERS, _percent), "recall@1")
 
 
 def abstention_chart(points: Sequence[AbstentionPoint]) -> str:

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-import crossgate._core as _core
-from crossgate._core import Answer, Policy, Profile
+from crossgate._core import Answer, Profile
 from crossgate._evaluation.metrics import is_right
-from crossgate._evaluation.statistics import Array, Interval, mean, means
+from crossgate._evaluation.statistics import Interval, mean, means
 from crossgate._evaluation.stored_runs import STAGES, Mode, StoredQuery
 from crossgate._values.results import RouteResult, Verdict
 
@@ -36,25 +35,6 @@ class Latency:
     p50: float
     p95: float
     p99: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CurvePoint:
-    """One setting of the winner's leads.
-
-    Attributes:
-        factor: Factor of the profile's leads; if it has none, the lead itself.
-        skip_rate: Share of the queries that skip stage 2.
-        recall: recall@1; None without queries with a match.
-        false_positive_rate: Share of the no-match queries that get a pick; None without any.
-        shipped: Whether this is the profile's own setting.
-    """
-
-    factor: float
-    skip_rate: float
-    recall: float | None
-    false_positive_rate: float | None
-    shipped: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,76 +143,6 @@ def account(
     )
 
 
-def trade_off(
-    queries: Sequence[StoredQuery],
-    profile: Profile,
-    policy: Policy,
-    stage1: Array,
-    stage2: Array,
-) -> tuple[CurvePoint, ...]:
-    """Return skip rate and quality as the winner's leads vary and all else stays the same.
-
-    Both leads are multiplied by one factor, so the curve passes through the shipped point at 1. A
-    profile without leads gets 1 for both, and its shipped point is the one without a winner.
-    `stage1` and `stage2` hold recall@1 and false positives of each query if that stage decides, of
-    shape (queries, 2); NaN where the query does not count.
-    """
-    winner = profile.winner
-    fitted = winner.agreed is not None
-    agreed, disagreed = (winner.agreed, winner.disagreed) if fitted else (1.0, 1.0)
-    requests = [
-        _core.Request(
-            require_overlap=True,
-            documents=query.documents,
-            needs_document=query.need,
-            names_unknown="names_unknown" in query.held_back,
-            unreadable="unreadable" in query.held_back,
-        )
-        for query in queries
-    ]
-
-    def gated(setting: Profile) -> list[_core.Gated]:
-        return [
-            _core.gate(query.scored, setting, policy, request)
-            for query, request in zip(queries, requests, strict=True)
-        ]
-
-    def varied(factor: float) -> Profile:
-        leads = {"agreed": agreed, "disagreed": disagreed}
-        return profile.replace(
-            winner={name: None if lead is None else lead * factor for name, lead in leads.items()}
-        )
-
-    ratios = []
-    for decided in gated(profile):
-        lead = agreed if decided.signals is not None and decided.signals.agreement else disagreed
-        if decided.signals is not None and lead:
-            ratios.append(decided.signals.margin / lead)
-    factors = set(np.quantile(ratios, np.linspace(0, 1, POINTS - 2)).tolist()) if ratios else set()
-    # Beyond the largest lead there is no winner left.
-    settings = [
-        (factor, varied(factor), False)
-        for factor in sorted({0.0, *factors, 2 * max(factors, default=0.5) + 1})
-    ]
-    settings.append((1.0 if fitted else settings[-1][0], profile, True))
-    empty = np.where(np.isnan(stage1), np.nan, 0.0)  # is neither right nor a false positive
-    points = []
-    for factor, setting, shipped in settings:
-        verdicts = np.array([decided.verdict for decided in gated(setting)])[:, None]
-        clear, nothing = verdicts == Verdict.CONFIDENT, verdicts == Verdict.NOTHING_RELEVANT
-        outcomes = np.select([nothing, clear], [empty, stage1], stage2)
-        points.append(
-            CurvePoint(
-                factor=factor,
-                skip_rate=int((nothing | clear).sum()) / len(queries),
-                recall=_mean(outcomes[:, 0]),
-                false_positive_rate=_mean(outcomes[:, 1]),
-                shipped=shipped,
-            )
-        )
-    return tuple(sorted(points, key=lambda point: (point.skip_rate, point.shipped)))
-
-
 def abstention(
     queries: Sequence[StoredQuery],
     gated: Sequence[RouteResult],
@@ -313,11 +223,6 @@ def _latency(path: str, times: Sequence[float | None]) -> Latency | None:
         return None
     p50, p95, p99 = np.percentile(milliseconds, [50, 95, 99]).tolist()
     return Latency(path=path, count=len(milliseconds), p50=p50, p95=p95, p99=p99)
-
-
-def _mean(column: Array) -> float | None:
-    numbers = column[~np.isnan(column)].tolist()
-    return sum(numbers) / len(numbers) if numbers else None
 
 
 CURVE = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.99)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from crossgate._evaluation import charts
-from crossgate._evaluation.economics import AbstentionPoint, CoveragePoint, CurvePoint, Economics
+from crossgate._evaluation.economics import AbstentionPoint, CoveragePoint, Economics
 from crossgate._evaluation.metrics import DEPTH, METRICS, PLACES, Answered
 from crossgate._evaluation.statistics import Interval
 from crossgate._evaluation.summary import Report
@@ -38,7 +38,7 @@ _CUT_RATES = (0.02, 0.40)
 with more, the pools are too large."""
 
 
-_Point = TypeVar("_Point", bound=CurvePoint | AbstentionPoint | CoveragePoint)
+_Point = TypeVar("_Point", bound=AbstentionPoint | CoveragePoint)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -331,8 +331,7 @@ def _gate(report: Report) -> Iterator[str | Table | Chart]:
     account = report.economics
     if account is None:
         return
-    if report.curve and report.matched:
-        yield _lead_curve(report)
+
     if report.abstention:
         yield _threshold_curve(report)
     skipped = account.queries - account.reranked
@@ -361,23 +360,6 @@ def _gate(report: Report) -> Iterator[str | Table | Chart]:
 def _path_name(path: str) -> str:
     """Return the name of a query's path in a report."""
     return f"gated, {path}" if path in ("skipped", "reranked") else path
-
-
-def _lead_curve(report: Report) -> Chart:
-    return _curve(
-        charts.curve_chart,
-        report.curve,
-        ("as the leads vary", "skipped", "recall@1", "false positive"),
-        lambda point: (
-            f"times {point.factor:.3g}",
-            f"{point.skip_rate:.1%}",
-            "-" if point.recall is None else f"{point.recall:.3f}",
-            percentage(point.false_positive_rate),
-        ),
-        "recall@1 as the gate's leads vary and all else stays the same. Further right is "
-        "cheaper, further up is better.",
-        most=10,
-    )
 
 
 def _threshold_curve(report: Report) -> Chart:

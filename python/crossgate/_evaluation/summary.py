@@ -14,7 +14,6 @@ from crossgate._evaluation import economics, metrics, statistics
 from crossgate._evaluation.economics import (
     AbstentionPoint,
     CoveragePoint,
-    CurvePoint,
     Economics,
     Reliability,
     Shortlists,
@@ -32,7 +31,6 @@ from crossgate._evaluation.metrics import (
 from crossgate._evaluation.statistics import Array, Interval
 from crossgate._evaluation.stored_runs import (
     MODES,
-    STAGES,
     Mode,
     Run,
     RunHeader,
@@ -90,7 +88,6 @@ class Report:
         lost: Queries whose first pick does not fit, by mode and by where the right answer was lost.
         moves: How stage 2 changed the order of stage 1, by mode.
         economics: Savings and costs of the gate; None if the gate was not run.
-        curve: Quality against skip rate as the leads vary; empty if a mode is missing.
         abstention: Precision against false-positive rate as the threshold varies; empty without a
             model of the probability, or if the dataset cannot show it.
         shortlists: The figures of the shortlists, by mode.
@@ -124,7 +121,6 @@ class Report:
     lost: Mapping[str, Mapping[str, int]]
     moves: Mapping[str, Moves]
     economics: Economics | None
-    curve: tuple[CurvePoint, ...]
     abstention: tuple[AbstentionPoint, ...]
     shortlists: Mapping[str, Shortlists]
     coverage_curve: tuple[CoveragePoint, ...]
@@ -213,12 +209,8 @@ def summarize(
         mode: _recalls_without_thresholds(queries, profile, mode) for mode in present
     }
     reference: Mode = "gated" if "gated" in compared else compared[-1]
-    curve: tuple[CurvePoint, ...] = ()
     abstention: tuple[AbstentionPoint, ...] = ()
     if never is not None and gated is not None and always is not None:
-        rates = [_NAMES.index(name) for name in ("recall@1", "false_positive_rate")]
-        stages = (tables[mode][:, rates] for mode in STAGES)
-        curve = economics.trade_off(queries, profile, policy, *stages)
         open_profile = without_thresholds(profile)
         answered_all = {
             mode: decide_all(queries, open_profile, mode, policy=policy) for mode in MODES
@@ -262,7 +254,6 @@ def summarize(
         economics=None
         if gated is None
         else economics.account(queries, gated, always, as_measured=as_measured),
-        curve=curve,
         abstention=abstention,
         shortlists={
             mode: measure_shortlists(queries, results[mode], most=profile.shortlist.most, seed=seed)
