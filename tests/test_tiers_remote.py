@@ -67,7 +67,7 @@ def maker(provider: str, server: ProvidersServer) -> Make:
             "breaker": CircuitBreaker(),
             "latency": LatencyEstimate(ms_per_pair=1.0),
         }
-        for name in ("breaker", "latency", "allow_partial"):
+        for name in ("breaker", "latency"):
             if name in options:
                 bounds[name] = options.pop(name)
         options = {"api_key": KEY, "base_url": url, **options}

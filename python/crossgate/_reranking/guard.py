@@ -42,7 +42,7 @@ class GuardedReranker:
 
     A router wraps each of its rerankers in this class. Wrap one yourself to choose the options:
 
-        Router(index, reranker=[GuardedReranker(VoyageReranker(), allow_partial=True), "default"])
+        Router(index, reranker=[GuardedReranker(VoyageReranker(), breaker=mine), "default"])
 
     A call is refused while the breaker is open, or if its expected latency exceeds the time left.
     The answer is checked: one finite score per passage, none beyond 1e30.
@@ -59,7 +59,7 @@ class GuardedReranker:
             count as failures.
         latency: Latency estimate to use. By default, all rerankers of one class and identity share
             one.
-        allow_partial: If the time is too short for all passages, score only the first ones.
+
         clock: Returns monotonic seconds; used to measure latency.
     """
 
@@ -69,7 +69,6 @@ class GuardedReranker:
         *,
         breaker: CircuitBreaker | None = None,
         latency: LatencyEstimate | None = None,
-        allow_partial: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         check_reranker(reranker)
@@ -81,7 +80,7 @@ class GuardedReranker:
         self.breaker = breaker or _shared(shared_state.breakers, endpoint or kind, CircuitBreaker)
         first = partial(_initial_latency, reranker)
         self.latency = latency or _shared(shared_state.latencies, kind, first)
-        self._allow_partial = allow_partial
+
         self._clock = clock
 
     def __repr__(self) -> str:
@@ -174,32 +173,21 @@ class GuardedReranker:
                 raise self._overrun(left) from None
             return settle(answer)
 
-    def _pool(self, passages: Sequence[Passage], deadline: Deadline) -> list[Passage]:
-        """Return a copy of the passages to score, or refuse the call."""
+    def _check_time(self, least: int, deadline: Deadline) -> None:
+        """Refuse a call that cannot score the least number of passages in time."""
         left = deadline.left
         if left == 0:
             raise RerankerError("budget", f"the time was up before {self.name} was called")
         if self.breaker.seconds_closed_off > 0:
             raise self._blocked()
-        pool = list(passages)
-        if left is None:
-            return pool
-        if self._allow_partial:
-            pool = pool[: max(self.latency.affordable(left * 1000), LEAST_PAIRS)]
-        least = self._least(pool)
         needed = self.latency.floor_ms(least)
-        if needed > left * 1000:
+        if left is not None and needed > left * 1000:
             self.latency.forget()
             raise RerankerError(
                 "budget",
                 f"{self.name} needs {needed:.0f} ms for {counted(least, 'passage')}, but only "
                 f"{left * 1000:.0f} ms are left",
             )
-        return pool
-
-    def _least(self, pool: Sequence[Passage]) -> int:
-        """Return the number of passages for which the time must be enough."""
-        return min(LEAST_PAIRS, len(pool)) if self._stops_in_time else len(pool)
 
     @contextmanager
     def _attempt(
@@ -207,24 +195,25 @@ class GuardedReranker:
     ) -> Iterator[tuple[list[Passage], Callable[[Sequence[PairScore | None]], Scores]]]:
         """Hold a permit for one call, and update latency estimate and breaker with its outcome.
 
-        Yields the passages to score, and the function that checks the answer.
+        Yields a copy of the passages, and the function that checks the answer.
         """
-        pool = self._pool(passages, deadline)
-        number, least = len(pool), self._least(pool)
+        number = len(passages)
+        least = min(LEAST_PAIRS, number) if self._stops_in_time else number
+        self._check_time(least, deadline)
         permit = self.breaker.admit()
         if permit is None:
             raise self._blocked()
         start = self._clock()
 
         def settle(answer: Sequence[PairScore | None]) -> Scores:
-            scores = self._checked(passages, number, answer)
+            scores = self._checked(passages, answer)
             scored = len(scores) - scores.count(None)
             self.latency.observe(scored, (self._clock() - start) * 1000)
             return scores
 
         with permit:
             try:
-                yield pool, settle
+                yield list(passages), settle
             except Exception as error:
                 if not isinstance(error, InputError | ModelError):
                     self.latency.observe_at_least(least, (self._clock() - start) * 1000)
@@ -254,12 +243,11 @@ class GuardedReranker:
             raise_panic(error, self.name)
             raise
 
-    def _checked(
-        self, passages: Sequence[Passage], number: int, answer: Sequence[PairScore | None]
-    ) -> Scores:
-        """Check the answer for the first `number` passages, and pad it with None for the rest."""
+    def _checked(self, passages: Sequence[Passage], answer: Sequence[PairScore | None]) -> Scores:
+        """Check the answer: one finite score per passage, unless some are known to be missing."""
         missing: Degradation | None = getattr(answer, "missing", None)
         stopped: bool = getattr(answer, "stopped", False)
+        number = len(passages)
         if len(answer) != number:
             raise ValueError(
                 f"{self.name} returned {counted(len(answer), 'score')} for "
@@ -267,22 +255,17 @@ class GuardedReranker:
             )
         pairs = [
             None if pair is None else _finite(passage, pair)
-            for passage, pair in zip(passages, answer, strict=False)
+            for passage, pair in zip(passages, answer, strict=True)
         ]
         scored = number - pairs.count(None)
-        padding = [None] * (len(passages) - number)
         if stopped and scored:
-            return Scores([*pairs, *padding], stopped=True)
+            return Scores(pairs, stopped=True)
         if scored < number:
-            detail = f"{self.name} scored {share_of(scored, len(passages), 'passage')}"
+            detail = f"{self.name} scored {share_of(scored, number, 'passage')}"
             missing = missing or Degradation(code="partial_scores", detail=detail)
-            if scored < min(LEAST_PAIRS, len(passages)):
+            if scored < min(LEAST_PAIRS, number):
                 raise RerankerError(missing.code, missing.detail)
-        elif number < len(passages):
-            counts = share_of(scored, len(passages), "passage")
-            detail = f"{self.name} had time for {counts}"
-            missing = Degradation(code="budget", detail=detail)
-        return Scores([*pairs, *padding], missing)
+        return Scores(pairs, missing)
 
     def _blocked(self) -> RerankerError:
         seconds = self.breaker.seconds_closed_off

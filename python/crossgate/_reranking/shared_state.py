@@ -28,7 +28,7 @@ _RATE = 0.2
 # Share by which a refused call moves the estimate back to its initial value. Without it a slow
 # period would exclude a reranker for ever, since only calls can show that the period is over.
 _FORGETTING = 0.05
-# Keeps a clock with coarse resolution from making an unlimited number of pairs affordable.
+# Keeps a clock with coarse resolution from making pairs free.
 _LEAST_MS_PER_PAIR = 1e-6
 
 # Covers a day in which the state changes every few minutes.
@@ -63,10 +63,6 @@ class LatencyEstimate:
     def floor_ms(self, pairs: int) -> float:
         """Return the expected milliseconds of a call with this number of pairs."""
         return max(self.absolute_floor_ms, pairs * self.ms_per_pair)
-
-    def affordable(self, ms: float) -> int:
-        """Return the number of pairs that can be scored in `ms` milliseconds."""
-        return 0 if ms < self.absolute_floor_ms else int(ms / self.ms_per_pair)
 
     def observe(self, pairs: int, ms: float) -> None:
         """Update the estimate with a call that scored `pairs` pairs in `ms` milliseconds."""
