@@ -54,7 +54,7 @@ class Request:
 
     Attributes:
         prompt: The prompt in its parts, already checked.
-        corrected: The text for stage 2 if words were corrected; None for that of `prompt`.
+
         stage1: Finds and scores the candidates.
         profile: The fitted settings.
         policy: The policy, with the guardrails of `options`.
@@ -78,7 +78,6 @@ class Request:
     deadline: Deadline = NO_DEADLINE
     telemetry: TelemetryHook | None = None
     started: float = field(default_factory=perf_counter)
-    corrected: str | None = None
     traced: bool = True
 
 
@@ -149,7 +148,7 @@ def _steps(request: Request) -> Generator[RerankerCall, CallOutcome, RouteResult
     chosen = stage1.windows
     if gated.verdict == Verdict.AMBIGUOUS and request.rerankers:
         before = perf_counter()
-        query = stage1.read or stage1.corrected or request.corrected or request.prompt.searched
+        query = stage1.read or stage1.corrected or request.prompt.searched
         chosen = _windows(query, gated, stage1, request.deadline)
         passages = _passages(gated, stage1.documents, chosen)
         reply = yield from request.rerankers.ask(

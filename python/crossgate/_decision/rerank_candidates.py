@@ -210,7 +210,6 @@ def request(
     check_confidence(options.min_confidence, fitted)
     return Request(
         prompt=prompt,
-        corrected=search.query,
         options=options,
         stage1=partial(search.run, fitted, notes),
         profile=fitted,
@@ -337,6 +336,7 @@ class _CandidateSearch:
             indexes=self._positions,
             windows=chosen,
             empty=self._empty,
+            corrected=self.query,
             read=conversation.read_with(self.query) if conversation.goes_on else "",
             context={} if self._context == Context() else trace_of(self._context, conversation),
         )

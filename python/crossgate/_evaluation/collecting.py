@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -50,6 +49,8 @@ BODY_WEIGHTS = (0.0, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0)
 _STATED = ("reranker_not_fitted", "no_shortlist", "coverage")
 """Codes that the report states once, since they depend on the profile and not on the query."""
 _RICHEST: tuple[Mode, ...] = ("always", "gated", "never")
+_ORDER: tuple[Mode, ...] = ("gated", "never", "always")
+"""Gated first: it must not find caches warmed by the others."""
 
 
 def measure(
@@ -92,62 +93,7 @@ def measure(
     if unknown or not modes:
         message = f"no mode {', '.join(unknown) or 'given'}: choose from {', '.join(MODES)}"
         raise InputError("out_of_range", message)
-    setup = _measured(
-        dataset,
-        profile=profile,
-        policy=policy,
-        embedder=embedder,
-        reranker=reranker,
-        modes=modes,
-        seed=seed,
-    )
-    queries = in_progress(dataset.queries, "routing")
-    write_run(output, setup.header, (_route(query, setup) for query in queries))
-
-
-@dataclass(frozen=True, slots=True)
-class _Measured:
-    """A dataset with its index, the routers by mode, and the reranker."""
-
-    dataset: Dataset
-    index: Index
-    routers: Mapping[Mode, Router]
-    reranker: Reranker | None
-    header: RunHeader
-
-    def score(self, query: str, candidates: Sequence[_core.Scored]) -> dict[str, PairScore]:
-        """Return the reranker's scores of candidates, without those that it did not score."""
-        if self.reranker is None or not candidates:
-            return {}
-        passages = [
-            Passage(id=scores.id, text=readable(document, scores.passage))
-            for scores in candidates
-            if (document := self.index.get(scores.id))
-        ]
-        searched = read_prompt(query).searched
-        try:
-            read = self.reranker.score(searched, passages, deadline=NO_DEADLINE)
-        except RerankerError:  # of a hosted one; the stored query then lacks these scores
-            return {}
-        return {
-            passage.id: pair
-            for passage, pair in zip(passages, read, strict=True)
-            if pair is not None
-        }
-
-
-def _measured(
-    dataset: Dataset,
-    *,
-    profile: Profile | str | PathLike[str] | None = None,
-    policy: Policy | str | PathLike[str] | None = None,
-    embedder: Embedder | str | None = "default",
-    reranker: Reranker | str | PathLike[str] = "default",
-    modes: Sequence[Mode] = MODES,
-    seed: int = 0,
-) -> _Measured:
-    needed = {"gated", "always"} & set(modes)
-    stage2 = _loaded(reranker, ROUTING_RERANKER) if needed else None
+    stage2 = None if set(modes) == {"never"} else _loaded(reranker, ROUTING_RERANKER)
     if stage2 is not None and hasattr(stage2, "endpoint"):
         stage2.score("warm up", passages_of(["warm up"]), deadline=NO_DEADLINE)
     with progress("embedding") as report:
@@ -175,7 +121,8 @@ def _measured(
         policy=gated.policy,
         seed=seed,
     )
-    return _Measured(dataset, index, routers, stage2, header)
+    queries = in_progress(dataset.queries, "routing")
+    write_run(output, header, (_route(query, index, routers, stage2) for query in queries))
 
 
 def _loaded(reranker: Reranker | str | PathLike[str], default: str) -> Reranker:
@@ -185,24 +132,41 @@ def _loaded(reranker: Reranker | str | PathLike[str], default: str) -> Reranker:
     return load(default if reranker == "default" else reranker)
 
 
-def _route(query: LabelledQuery, measured: _Measured) -> StoredQuery:
-    index, routers = measured.index, measured.routers
+def _score(
+    reranker: Reranker, query: str, candidates: Sequence[_core.Scored], index: Index
+) -> dict[str, PairScore]:
+    """Return the reranker's scores of candidates, without those that it did not score."""
+    passages = [
+        Passage(id=scores.id, text=readable(document, scores.passage))
+        for scores in candidates
+        if (document := index.get(scores.id))
+    ]
+    if not passages:
+        return {}
+    try:
+        read = reranker.score(query, passages, deadline=NO_DEADLINE)
+    except RerankerError:  # of a hosted one; the stored query then lacks these scores
+        return {}
+    pairs = zip(passages, read, strict=True)
+    return {passage.id: pair for passage, pair in pairs if pair is not None}
+
+
+def _route(
+    query: LabelledQuery, index: Index, routers: Mapping[Mode, Router], reranker: Reranker | None
+) -> StoredQuery:
     searched = read_prompt(query.text).searched
     results: dict[Mode, RouteResult] = {}
-    # Gated first: it must not find caches warmed by the others.
-    order: tuple[Mode, ...] = ("gated", "never", "always")
-    for mode in order:
+    for mode in (mode for mode in _ORDER if mode in routers):
         if mode == "always" and "gated" in results and _read_all(results["gated"]):
-            if mode in routers:
-                results[mode] = results["gated"]
-        elif mode in routers:
+            results[mode] = results["gated"]
+        else:
             results[mode] = _result(routers[mode], query)
     richest = _richest(results)
     scored = [*_scored(richest)]
     pairs = _pairs(results.get("always", results.get("gated")))
-    if "always" in results and pairs:
+    if "always" in results and pairs and reranker is not None:
         unread = [scores for scores in scored if scores.id not in pairs]
-        pairs |= measured.score(query.text, unread)
+        pairs |= _score(reranker, searched, unread, index)
     gated = results.get("gated")
     decision = None
     if gated is not None:
