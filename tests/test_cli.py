@@ -679,6 +679,8 @@ NASTY = "a\x1b[2J\x1b]0;t\x07\u202eb\r"
         ["feedback", "used", NASTY, "--decision", NASTY, "--log", f"{NASTY}.jsonl"],
         ["route", "-i", "out.cgx", NASTY, "--profile", NASTY],
         ["models", "pull", NASTY],
+        ["bench", NASTY],
+        ["rerank", "fox", "hen", "--limit", "2", NASTY, "x"],
     ],
     ids=lambda command: " ".join(command[:2]).replace(NASTY, "..."),
 )

@@ -183,8 +183,13 @@ def parser_of(asked: str | None, *, alone: bool = False) -> argparse.ArgumentPar
 
     from crossgate._cli.output import json_option
     from crossgate._core import __version__
+    from crossgate._support.sanitize import remove_invisible
 
-    parser = argparse.ArgumentParser(
+    class Parser(argparse.ArgumentParser):
+        def error(self, message: str) -> NoReturn:
+            super().error(remove_invisible(message))  # it repeats arguments, such as file names
+
+    parser = Parser(
         prog="crossgate",
         description="Decides which skill, tool or text chunk fits a query, offline.",
         epilog="Exit codes: 0 selected or done, 1 nothing relevant, 2 bad input, 3 failure.",

@@ -205,7 +205,7 @@ def _listen(options: argparse.Namespace) -> socket.socket:
     """
     try:
         return _unix(options.unix) if options.unix else _tcp(options.host, options.port)
-    except (OSError, OverflowError) as error:
+    except (OSError, OverflowError, TypeError) as error:  # TypeError for a host such as "é.."
         where = options.unix or f"{options.host}:{options.port}"
         raise InputError(
             "address_unusable", f"cannot listen on {where}: {error}; choose --port or --unix"
