@@ -40,7 +40,6 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--model")
     parser.add_argument("--base-url")
-    parser.add_argument("--interface", choices=("systemone", "decisions"), default="systemone")
     options = parser.parse_args()
     corpus = rows(options.folder / "corpus.jsonl")
     index = Index.build(
@@ -50,9 +49,7 @@ def main() -> None:
     queries = [row["text"] for row in rows(options.folder / "queries.jsonl")]
     sample = random.Random(options.seed).sample(queries, min(options.limit, len(queries)))
     first, second = (
-        DecisionReranker(
-            options.model, interface=options.interface, base_url=options.base_url, shuffle=shuffle
-        )
+        DecisionReranker(options.model, base_url=options.base_url, shuffle=shuffle)
         for shuffle in (0, 1)
     )
     same = nothing = 0

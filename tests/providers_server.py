@@ -198,8 +198,8 @@ class ProvidersServer:
             if authorization != f"Bearer {KEY}":
                 # The worst case for secrets: the response quotes the key.
                 return await _reply(writer, 401, {"detail": f"bad key {authorization}"})
-            if path in DECISION_PATHS:
-                values: object = _decision(path, body, fault or "")
+            if path == "/v1/systemone":
+                values: object = _decision(body, fault or "")
             elif refused := _refused(body):
                 return await _reply(writer, 422, {"detail": refused})
             else:
@@ -246,7 +246,6 @@ class ProvidersServer:
         return await _send(writer, 200, content)
 
 
-DECISION_PATHS = ("/v1/systemone", "/decisions")
 DECISION_FAULTS = (
     "other_option",
     "no_none",
@@ -265,14 +264,10 @@ NONE = 0.2
 """Probability of "none" in the answers of the server."""
 
 
-def _decision(path: str, body: dict[str, Any], fault: str) -> object:
+def _decision(body: dict[str, Any], fault: str) -> object:
     """Answer a choice question: "none" gets `NONE`, documents share the rest by relevance."""
-    if path == "/v1/systemone":
-        (question,) = body["questions"].values()
-        options: dict[str, str] = question["criteria"]
-    else:
-        (question,) = body["questions"]
-        options = {row["value"]: row["description"] for row in question["choices"]}
+    (question,) = body["questions"].values()
+    options: dict[str, str] = question["criteria"]
     assert question["type"] == "choice"
     weights = {label: relevance(text) for label, text in options.items() if label != "none"}
     share = (1 - NONE) / sum(weights.values())
@@ -297,13 +292,6 @@ def _decision(path: str, body: dict[str, Any], fault: str) -> object:
         return [probabilities]
     if fault == "no_results":
         return {"detail": "all is well"}
-    if path == "/decisions":
-        answer: dict[str, Any] = {"type": "choice", "name": question["name"], "choice": first}
-        rows = [{"value": label, "probability": value} for label, value in probabilities.items()]
-        answer["probabilities"] = rows
-        if fault == "refusal":
-            answer = {"type": "refusal", "name": question["name"], "refusal": "no"}
-        return {"model": "gpt-6-luna", "answers": [answer], "usage": {"input_tokens": 1}}
     answer = {"type": "choice", "choice": first, "probabilities": probabilities, "confidence": 0.5}
     answers = {} if fault == "refusal" else dict.fromkeys(body["questions"], answer)
     return {"model": "jev-1.13.0", "answers": answers, "usage": {"input_tokens": 1}}

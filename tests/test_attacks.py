@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -481,14 +481,6 @@ ANSWERS: dict[str, Any] = {
     "systemone": {
         "answers": {"fit": {"type": "choice", "probabilities": dict.fromkeys(OPTIONS, 0.33)}}
     },
-    "decisions": {
-        "answers": [
-            {
-                "type": "choice",
-                "probabilities": [{"value": option, "probability": 0.33} for option in OPTIONS],
-            }
-        ]
-    },
     "llm": {"choices": [{"message": {"role": "assistant", "content": "[2] > [1]"}}]},
 }
 
@@ -526,7 +518,7 @@ def test_damaged_answers_of_remote_tiers_are_refused_with_a_code(
     elif format == "llm":
         tier = LLMReranker("any", **options)
     else:
-        tier = DecisionReranker("any", interface=cast("Any", format), **options)
+        tier = DecisionReranker("any", **options)
     passages = passages_of(["one text", "another text"])
 
     def use(data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Decision models as rerankers, in both wire formats, against a local server."""
+"""Decision models as rerankers, against a local server."""
 
 from __future__ import annotations
 
@@ -32,19 +32,14 @@ DOCUMENTS = [f"document number {number}" for number in range(7)]
 PASSAGES = passages_of(DOCUMENTS)
 
 
-@pytest.fixture(params=["systemone", "decisions"])
-def interface(request: pytest.FixtureRequest) -> Any:
-    return request.param
-
-
-def reranker(server: ProvidersServer, interface: Any, **options: Any) -> DecisionReranker:
+def reranker(server: ProvidersServer, **options: Any) -> DecisionReranker:
     options = {"api_key": KEY, "base_url": server.url, **options}
-    return DecisionReranker(interface=interface, **options)
+    return DecisionReranker(**options)
 
 
-def guarded(server: ProvidersServer, interface: Any, **options: Any) -> GuardedReranker:
+def guarded(server: ProvidersServer, **options: Any) -> GuardedReranker:
     return GuardedReranker(
-        reranker(server, interface, **options),
+        reranker(server, **options),
         breaker=CircuitBreaker(),
         latency=LatencyEstimate(ms_per_pair=0.1),
     )
@@ -61,39 +56,36 @@ def scores_of(tier: DecisionReranker | GuardedReranker, documents: list[str]) ->
 
 def options_of(body: dict[str, Any]) -> dict[str, str]:
     """Return the options of a request, by label and in order."""
-    if "state" in body:
-        (question,) = body["questions"].values()
-        return dict(question["criteria"])
-    (question,) = body["questions"]
-    return {row["value"]: row["description"] for row in question["choices"]}
+    (question,) = body["questions"].values()
+    return dict(question["criteria"])
 
 
-def test_score_is_the_log_odds_against_none(server: ProvidersServer, interface: Any) -> None:
-    assert scores_of(reranker(server, interface), DOCUMENTS) == pytest.approx(expected(DOCUMENTS))
+def test_score_is_the_log_odds_against_none(server: ProvidersServer) -> None:
+    assert scores_of(reranker(server), DOCUMENTS) == pytest.approx(expected(DOCUMENTS))
 
 
-def test_async_score_equals_score(server: ProvidersServer, interface: Any) -> None:
-    tier = reranker(server, interface)
+def test_async_score_equals_score(server: ProvidersServer) -> None:
+    tier = reranker(server)
     found = asyncio.run(tier.ascore("query", PASSAGES))
     assert found == tier.score("query", PASSAGES)
 
 
-def test_request_of_each_interface(server: ProvidersServer, interface: Any) -> None:
-    reranker(server, interface, model="some-model").score("the query", PASSAGES)
+def test_request_asks_one_question(server: ProvidersServer) -> None:
+    reranker(server, model="some-model").score("the query", PASSAGES)
     (request,) = server.requests
     assert request.authorization == f"Bearer {KEY}"
     assert request.body["model"] == "some-model"
-    assert request.body.get("state", request.body.get("input")) == "the query"
+    assert request.body["state"] == "the query"
     options = options_of(request.body)
     assert sorted(text for label, text in options.items() if label != "none") == DOCUMENTS
     assert list(options)[-1] == "none"
-    assert request.path == {"systemone": "/v1/systemone", "decisions": "/decisions"}[interface]
+    assert request.path == "/v1/systemone"
 
 
 def test_order_of_options_does_not_depend_on_the_order_of_documents(
-    server: ProvidersServer, interface: Any
+    server: ProvidersServer,
 ) -> None:
-    tier = reranker(server, interface)
+    tier = reranker(server)
     backwards = DOCUMENTS[::-1]
     assert scores_of(tier, DOCUMENTS) == scores_of(tier, backwards)[::-1]
     first, second = (options_of(request.body) for request in server.requests)
@@ -122,10 +114,10 @@ def test_first_option_is_any_rank_equally_often() -> None:
 
 @pytest.mark.parametrize(("number", "most", "questions"), [(254, 255, 1), (255, 255, 2), (7, 3, 4)])
 def test_large_pools_are_split_into_questions(
-    number: int, most: int, questions: int, server: ProvidersServer, interface: Any
+    number: int, most: int, questions: int, server: ProvidersServer
 ) -> None:
     documents = [f"document number {place}" for place in range(number)]
-    tier = reranker(server, interface, options_per_question=most)
+    tier = reranker(server, options_per_question=most)
     scores = scores_of(tier, documents)
     assert len(server.requests) == questions
     sizes = [len(options_of(request.body)) for request in server.requests]
@@ -136,57 +128,54 @@ def test_large_pools_are_split_into_questions(
         assert scores[first::questions] == pytest.approx(expected(batch))
 
 
-def test_documents_are_cut_and_marked(server: ProvidersServer, interface: Any) -> None:
-    tier = reranker(server, interface, document_characters=10)
+def test_documents_are_cut_and_marked(server: ProvidersServer) -> None:
+    tier = reranker(server, document_characters=10)
     pairs = tier.score("query", passages_of(["short", "long " * 10])).complete()
     assert [pair.truncated for pair in pairs] == [False, True]
     assert max(map(len, list(options_of(server.requests[0].body).values())[:-1])) == 10
 
 
 @pytest.mark.parametrize("fault", DECISION_FAULTS)
-def test_malformed_answers_fail_without_a_retry(
-    fault: str, server: ProvidersServer, interface: Any
-) -> None:
+def test_malformed_answers_fail_without_a_retry(fault: str, server: ProvidersServer) -> None:
     server.plan.append(fault)
-    said = refused("api_error", guarded(server, interface, timeout=30.0).score, "query", PASSAGES)
+    said = refused("api_error", guarded(server, timeout=30.0).score, "query", PASSAGES)
     assert KEY not in said
     assert len(server.requests) == 1
 
 
-def test_failed_question_leaves_the_other_scores(server: ProvidersServer, interface: Any) -> None:
+def test_failed_question_leaves_the_other_scores(server: ProvidersServer) -> None:
     server.plan.append("sum")
-    tier = reranker(server, interface, options_per_question=4)
+    tier = reranker(server, options_per_question=4)
     scores = tier.score("query", PASSAGES)
     assert scores.missing is not None
     assert scores.missing.code == "partial_scores"
     assert 0 < scores.count(None) < len(DOCUMENTS)
 
 
-def test_stage1_order_stands_when_the_model_fails(server: ProvidersServer, interface: Any) -> None:
+def test_stage1_order_stands_when_the_model_fails(server: ProvidersServer) -> None:
     server.plan.append("no_none")
-    result = rerank("query", DOCUMENTS, reranker=reranker(server, interface))
+    result = rerank("query", DOCUMENTS, reranker=reranker(server))
     assert "api_error" in [degradation.code for degradation in result.degraded]
     assert {hit.provider for hit in result.hits} == {"stage1"}
 
 
-def test_local_server_without_a_key_gets_no_token(server: ProvidersServer, interface: Any) -> None:
+def test_local_server_without_a_key_gets_no_token(server: ProvidersServer) -> None:
     with pytest.raises(RerankerError, match="API key was rejected"):
-        reranker(server, interface, api_key=None).score("query", PASSAGES)
+        reranker(server, api_key=None).score("query", PASSAGES)
     assert server.requests[0].authorization == ""
 
 
 def test_key_of_the_environment_is_not_sent_to_an_address_given_in_code(
-    server: ProvidersServer, interface: Any, monkeypatch: pytest.MonkeyPatch
+    server: ProvidersServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("TYPESAFE_API_KEY", "OPENAI_API_KEY"):
-        monkeypatch.setenv(name, "environment-key")
+    monkeypatch.setenv("TYPESAFE_API_KEY", "environment-key")
     with pytest.raises(RerankerError):
-        reranker(server, interface, api_key=None).score("query", PASSAGES)
+        reranker(server, api_key=None).score("query", PASSAGES)
     assert server.requests[0].authorization == ""
 
 
 def test_environment(server: ProvidersServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("TYPESAFE_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL", "CROSSGATE_REMOTE"):
+    for name in ("TYPESAFE_API_KEY", "CROSSGATE_REMOTE"):
         monkeypatch.delenv(name, raising=False)
     assert DecisionReranker.from_environment() is None
     with pytest.raises(RerankerError, match="TYPESAFE_API_KEY"):
@@ -198,7 +187,6 @@ def test_environment(server: ProvidersServer, monkeypatch: pytest.MonkeyPatch) -
     assert tier is not None
     assert tier.identity == "decision/jev-latest"
     assert scores_of(tier, DOCUMENTS) == pytest.approx(expected(DOCUMENTS))
-    assert DecisionReranker.from_environment(interface="decisions") is None
     monkeypatch.setenv("CROSSGATE_REMOTE", "0")
     assert DecisionReranker.from_environment() is None
 
@@ -206,7 +194,6 @@ def test_environment(server: ProvidersServer, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(
     "options",
     [
-        {"interface": "chat"},
         {"options_per_question": 1},
         {"options_per_question": 256},
         {"document_characters": 0},

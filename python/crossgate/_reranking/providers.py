@@ -158,10 +158,10 @@ TIERS: tuple[Tier, ...] = (
         name="DecisionReranker",
         method="decision model, one choice",
         cost="0.1 to 0.5 s, paid or local",
-        sends="TypeSafe, OpenAI or your server",
+        sends="TypeSafe or your server",
         package="httpx2",
         extra="remote",
-        variables=("TYPESAFE_API_KEY", "OPENAI_API_KEY"),
+        variables=("TYPESAFE_API_KEY",),
     ),
     Tier(
         name="LLMReranker",
