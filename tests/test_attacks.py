@@ -429,7 +429,7 @@ def test_damaged_reports_are_refused_by_compare(
     attack(after, use, draws=DRAWS // 5)
 
 
-def test_damaged_logs_and_transcripts_are_refused_by_feedback_and_used(
+def test_damaged_logs_and_transcripts_are_refused_by_feedback_and_usage(
     tmp_path: Path, index: Index, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log, transcript = tmp_path / "log.jsonl", tmp_path / "t" / "a.jsonl"
@@ -448,10 +448,10 @@ def test_damaged_logs_and_transcripts_are_refused_by_feedback_and_used(
             lines = [data]
         log.write_bytes(b"\n".join(lines[:1]) + b"\n")
         transcript.write_bytes(b"\n".join(lines[1:] or lines) + b"\n")
-        noted = ["usage", "--record", "--log", str(log), "--transcripts", str(transcript.parent)]
-        for given in (["feedback", "right", "--log", str(log)], noted):
-            # 3: the log is another file, and nothing is written to it.
-            refusing(given, lambda: capsys.readouterr().err, {0, 2, 3})
+        counted = ["usage", "--transcripts", str(transcript.parent)]
+        for given in (["feedback", "right", "--log", str(log)], counted):
+            # 1: the hook has logged nothing; 3: the log is another file, and is not changed.
+            refusing(given, lambda: capsys.readouterr().err, {0, 1, 2, 3})
 
     attack([decision, said, called], use)
 

@@ -146,31 +146,6 @@ def test_an_unknown_skill_gets_similar_names(index: Path) -> None:
     assert not index.with_suffix(".examples.jsonl").exists()
 
 
-def test_feedback_teaches_the_query_of_the_last_decision(index: Path, tmp_path: Path) -> None:
-    log = tmp_path / "log.jsonl"
-    teach(PROMPT, "-i", index, "--log", log, "--log-text", command="route")
-    done = teach("wrong", "--skill", "slides", "-i", index, "--log", log, command="feedback")
-    assert done.returncode == 0, done.stderr
-    assert Router(Index.open(index)).route(PROMPT).ids == ["slides"]
-
-
-def test_feedback_finds_the_prompt_of_a_log_without_texts(index: Path, tmp_path: Path) -> None:
-    log = tmp_path / "log.jsonl"
-    folder = tmp_path / "claude" / "projects" / "p"
-    folder.mkdir(parents=True)
-    teach(PROMPT, "-i", index, "--log", log, command="route")
-    line = (CROSSGATE, "feedback", "wrong", "--skill", "slides", "-i", index, "--log", log)
-    environment = {**os.environ, "CLAUDE_CONFIG_DIR": str(tmp_path / "claude")}
-    done = subprocess.run(line, capture_output=True, text=True, check=False, env=environment)
-    assert done.returncode == 2
-    assert "crossgate teach" in done.stderr
-    said = {"type": "user", "message": {"role": "user", "content": PROMPT}}
-    (folder / "a.jsonl").write_text(json.dumps(said) + "\n")
-    done = subprocess.run(line, capture_output=True, text=True, check=False, env=environment)
-    assert done.returncode == 0, done.stderr
-    assert Index.open(index)["slides"].examples == (PROMPT,)
-
-
 SAME = (
     ("glue the page", "Glue pages", "pages: glue!"),
     ("stitch the scan", "stitch scans"),

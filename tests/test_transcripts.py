@@ -1,4 +1,4 @@
-"""Tests of reading transcripts, as labels and as uses of logged decisions."""
+"""Tests of reading transcripts, as labels."""
 
 from __future__ import annotations
 
@@ -12,12 +12,9 @@ from typing import Any
 import pytest
 
 from conftest import LIBRARY, refused, skills
-from crossgate import Document, Index, Router
-from crossgate._agents.learning.adoption import record_opened
 from crossgate._cli import run
 from crossgate._evaluation.label_files import OPENED, UNOPENED, read_labels
-from crossgate._sources.transcripts import Turn, read_turns, transcripts_below
-from crossgate._telemetry.log import JsonLinesLog, LoggedUse, read_log
+from crossgate._sources.transcripts import read_turns, transcripts_below
 
 
 def said(text: str | Sequence[dict[str, Any]], **more: Any) -> dict[str, Any]:
@@ -232,55 +229,3 @@ def test_calibrate_and_eval_read_transcripts(
     assert run(["calibrate", *given, "-o", str(tmp_path / "p.json")]) == 2
     assert "error[" in capsys.readouterr().err
     assert not (tmp_path / "p.json").exists()
-
-
-def logged(tmp_path: Path, *prompts: str) -> tuple[Path, list[str]]:
-    """Return a log with a decision on each prompt, and the decisions' ids."""
-    path = tmp_path / "log.jsonl"
-    documents = [Document(id=id, text=text, title=id) for id, text in LIBRARY.items()]
-    router = Router(Index.build(documents, embedder=None), telemetry=JsonLinesLog(path))
-    return path, [str(router.route(item).decision_id) for item in prompts]
-
-
-def turns(folder: Path) -> list[Turn]:
-    """Return the prompts of all transcripts in a folder."""
-    return [turn for path in transcripts_below(folder) for turn in read_turns(path)]
-
-
-def uses(path: Path) -> dict[str, tuple[str, ...]]:
-    """Return what a log says was used, by decision."""
-    return {
-        item.decision: tuple(item.used) for item in read_log(path) if isinstance(item, LoggedUse)
-    }
-
-
-def test_opened_skills_are_recorded_once_per_decision(tmp_path: Path) -> None:
-    folder = conversations(tmp_path / "t")
-    text = next(iter(LIBRARY.values()))
-    transcript(folder / "three.jsonl", said(text), called("Skill", skill=f"docs:{NAMES[0]}"))
-    path, ids = logged(tmp_path, text, "thanks", "yes", "never said", "do another")
-    JsonLinesLog(path).used(ids[2], [NAMES[2]])
-    found = record_opened(path, turns(folder))
-    assert (found.decisions, found.known, found.opened, found.unopened) == (5, 1, 2, 1)
-    assert uses(path) == {
-        ids[0]: (NAMES[0],),
-        ids[1]: (),
-        ids[2]: (NAMES[2],),  # a person's judgement stays
-        ids[4]: ("elsewhere",),  # used, but not a candidate of the decision
-    }
-    again = record_opened(path, turns(folder))
-    assert (again.known, again.opened, again.unopened) == (4, 0, 0)
-
-
-def test_the_command_records_and_reports_uses(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CROSSGATE_CACHE", str(tmp_path / "cache"))
-    folder = conversations(tmp_path / "t")
-    path, _ = logged(tmp_path, "thanks", "do the first", "never said")
-    given = ["usage", "--record", "--log", str(path), "--transcripts", str(folder)]
-    assert run([*given, "--json"]) == 0
-    shown = json.loads(capsys.readouterr().out)["recorded"]
-    assert (shown["decisions"], shown["known"], shown["opened"], shown["unopened"]) == (3, 0, 1, 1)
-    assert run(given) == 0
-    assert "2 were already recorded, 1 are in no transcript" in capsys.readouterr().out

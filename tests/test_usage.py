@@ -219,9 +219,6 @@ def test_errors_of_the_command(home: Home, tmp_path: Path) -> None:
     done = home.run("usage", "--transcripts", tmp_path / "missing")
     assert (done.returncode, done.stdout) == (2, "")
     assert "error[source_missing]" in done.stderr
-    done = home.run("usage", "--record", "--log", tmp_path / "no.jsonl")
-    assert done.returncode == 2
-    assert "error[source_missing]" in done.stderr
 
 
 def test_hostile_names_do_not_reach_the_terminal(home: Home, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from crossgate._cli.labelled import (
     check_writable,
     dump,
     labelled_options,
+    refuse,
     run_of,
     subjects_of,
     takes_background,
@@ -366,18 +367,11 @@ def _threshold(value: float | None, absent: str) -> str:
     return absent if value is None else f"{value:.4g}"
 
 
-_OF_DATASETS = ("background", "from_transcripts", "limit", "runs", "split", "unnamed")
-
-
 def _logged_run(path: str, options: argparse.Namespace) -> Run:
     from crossgate.calibration import run_from_log
 
-    for name in _OF_DATASETS:
-        if getattr(options, name):
-            message = f"--{name.replace('_', '-')} applies to datasets, not to a log"
-            if name == "from_transcripts":
-                message += ": record opened skills with `crossgate usage FOLDER --record`"
-            raise InputError("out_of_range", message)
+    of_datasets = ("background", "from_transcripts", "limit", "runs", "split", "unnamed")
+    refuse(options, "applies to datasets, not to a log", *of_datasets)
     logged = run_from_log(path, strict=options.strict)
     say_skipped(logged.problems, path)
     return logged.run

@@ -187,7 +187,7 @@ def run_of(
     from crossgate.evaluation import is_run, measure, read_run
 
     if is_run(subject.path):
-        _refuse(
+        refuse(
             options,
             f"chooses the queries that are measured, and {subject.path} is a stored run: measure "
             "them with `crossgate eval DOCUMENTS LABELS` and the option, and with --runs FOLDER",
@@ -242,7 +242,7 @@ def _reranker(name: str) -> Reranker | str:
     return kinds[name]()
 
 
-def _refuse(options: argparse.Namespace, reason: str, *names: str) -> None:
+def refuse(options: argparse.Namespace, reason: str, *names: str) -> None:
     """Refuse options that would have no effect."""
     for name in names:
         if getattr(options, name) not in (None, False):
@@ -261,7 +261,7 @@ def _run_of_candidates(path: Path, options: argparse.Namespace, written: set[Pat
     from crossgate._evaluation.collecting import RETRIEVER, measure_candidates
     from crossgate.evaluation import read_run
 
-    _refuse(
+    refuse(
         options,
         f"needs documents to pick from, and {path} holds only candidates",
         "background",

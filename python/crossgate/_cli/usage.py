@@ -8,7 +8,6 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from crossgate._cli import DONE, NOTHING_RELEVANT
-from crossgate._cli.decision_output import LOG_VARIABLE, log_path
 from crossgate._cli.output import plain, say, show, show_json
 from crossgate._support.errors import InputError, SourceError
 from crossgate._support.sanitize import fit
@@ -17,7 +16,7 @@ from crossgate._support.wording import counted
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from crossgate._agents.learning.adoption import Counts, SuggestedPrompt, UsageReport, UseCounts
+    from crossgate._agents.learning.adoption import Counts, SuggestedPrompt, UsageReport
     from crossgate._sources.transcripts import Turn
 
 _PROMPT_WIDTH = 100
@@ -36,12 +35,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--form", choices=("pick", "shortlist"), help="list only prompts with this form"
     )
-    parser.add_argument(
-        "--record",
-        action="store_true",
-        help="also record in the log of decisions which skills were opened after each",
-    )
-    parser.add_argument("--log", metavar="FILE", help=f"that log (default: {LOG_VARIABLE})")
     parser.add_argument(
         "--what-if",
         metavar="SETTINGS",
@@ -66,27 +59,21 @@ def run(options: argparse.Namespace) -> int:
         return _what_if(options)
     from crossgate._agents.hook.session_state import read_hook_log
     from crossgate._agents.hook.skill_library import hook_folder
-    from crossgate._agents.learning.adoption import measure_usage, record_opened
+    from crossgate._agents.learning.adoption import measure_usage
 
-    log = log_path(options) if options.record else ""
     turns = list(read_all_turns(options.transcripts))
-    recorded = record_opened(log, turns) if log else None
     # Transcripts do not hold the tasks of subagents as prompts.
     logged = read_hook_log(hook_folder())
     entries = [entry for entry in logged if "prompt" in entry and "task" not in entry]
     report = measure_usage(entries, turns)
     listed = _listed(report, options) if options.prompts else None
     if options.json:
-        values = _values(report, listed)
-        show_json(values if recorded is None else {**values, "recorded": asdict(recorded)})
+        show_json(_values(report, listed))
+    elif report.logged:
+        show("\n".join(_lines(report, listed)))
     else:
-        if recorded is not None:
-            show(_recorded(log, recorded))
-        if report.logged:
-            show("\n".join(_lines(report, listed)))
-        else:
-            say("the hook has logged no prompt: `crossgate hook install --shadow` starts a trial")
-    return DONE if report.logged or recorded else NOTHING_RELEVANT
+        say("the hook has logged no prompt: `crossgate hook install --shadow` starts a trial")
+    return DONE if report.logged else NOTHING_RELEVANT
 
 
 def _what_if(options: argparse.Namespace) -> int:
@@ -142,14 +129,6 @@ def read_all_turns(named: str | None) -> Iterator[Turn]:
             yield from read_turns(path)
         except OSError as error:
             say(f"skipped {path}: {error.strerror}")
-
-
-def _recorded(log: str, uses: UseCounts) -> str:
-    rest = uses.decisions - uses.known - uses.opened - uses.unopened
-    return (
-        f"{log}: {counted(uses.decisions, 'decision')}: a skill was opened for {uses.opened}, none "
-        f"for {uses.unopened}; {uses.known} were already recorded, {rest} are in no transcript"
-    )
 
 
 def _listed(report: UsageReport, options: argparse.Namespace) -> list[SuggestedPrompt]:

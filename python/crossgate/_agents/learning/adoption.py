@@ -6,18 +6,15 @@ prompts and the skills that were opened after them.
 
 from __future__ import annotations
 
-import os
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from hashlib import sha256
 from typing import Any
 
 from crossgate._agents.hook.agents import prompt_digest
 from crossgate._sources.transcripts import Turn
 from crossgate._support.wording import counted
-from crossgate._telemetry.log import JsonLinesLog, LoggedDecision, LoggedUse, read_log
 
 SECONDS = 600.0
 """A log entry and a prompt with the same text match if they are at most this far apart."""
@@ -250,74 +247,3 @@ def _seconds(time: object) -> float | None:
 def _week(time: object) -> str:
     at = _time(time)
     return "unknown" if at is None else f"{at:%G-W%V}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UseCounts:
-    """Counts of the decisions of a log and their uses.
-
-    Attributes:
-        decisions: Decisions in the log.
-        known: Decisions that already had a recorded use.
-        opened: Decisions that were recorded with the skills that were opened.
-        unopened: Decisions that were recorded with nothing used.
-    """
-
-    decisions: int
-    known: int
-    opened: int
-    unopened: int
-
-
-def record_opened(log: str | os.PathLike[str], turns: Iterable[Turn]) -> UseCounts:
-    """Append to a log the skills that an agent opened for each prompt with a logged decision.
-
-    Prompt and decision are matched by SHA-256. If a prompt occurs several times, a skill counts if
-    it was opened in at least half of the occurrences. A decision that already has a use, such as a
-    person's judgement, is skipped, so a second call records nothing.
-
-    Args:
-        log: A log of the schema `crossgate-log/3`.
-        turns: Prompts of transcripts.
-
-    Raises:
-        SourceError: `source_missing`, `source_unreadable` or `unwritable`.
-    """
-    decisions: dict[str, LoggedDecision] = {}
-    used: set[str] = set()
-    for line in read_log(log):
-        if isinstance(line, LoggedDecision):
-            decisions[line.decision] = line
-        elif isinstance(line, LoggedUse):
-            used.add(line.decision)
-    opened_by_digest: dict[str, list[Sequence[str]]] = defaultdict(list)
-    for turn in turns:
-        digest = sha256(turn.text.encode("utf-8", "replace")).hexdigest()
-        opened_by_digest[digest].append(turn.opened)
-    writer = JsonLinesLog(log)
-    opened = unopened = 0
-    for id, decision in decisions.items():
-        occurrences = opened_by_digest.get(str(decision.trace.get("query_sha256")))
-        if id in used or not occurrences:
-            continue
-        names = Counter(name for opened_names in occurrences for name in opened_names)
-        often = [name for name, count in names.items() if 2 * count >= len(occurrences)]
-        writer.used(id, _ids(decision, often))
-        opened, unopened = opened + bool(often), unopened + (not often)
-    return UseCounts(
-        decisions=len(decisions),
-        known=len(used & set(decisions)),
-        opened=opened,
-        unopened=unopened,
-    )
-
-
-def _ids(decision: LoggedDecision, names: Iterable[str]) -> list[str]:
-    """Map the agent's names of skills to document ids.
-
-    `plugin:name` refers to `name`, unless the decision has a document with the full name.
-    """
-    rows = decision.trace.get("stage1")
-    listed = rows if isinstance(rows, list) else []
-    known = {str(row.get("id")) for row in listed if isinstance(row, dict)}
-    return [name if name in known else name.rpartition(":")[2] for name in names]

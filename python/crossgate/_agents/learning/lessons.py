@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +20,6 @@ from crossgate._sources.examples import (
     examples_lock,
     read_examples,
 )
-from crossgate._sources.transcripts import last_requests, transcripts_below
-from crossgate._support.checks import without_surrogates
 from crossgate._support.errors import CrossgateError, IndexFileError, InputError
 from crossgate._support.files import atomic_write, cannot_write
 
@@ -31,9 +28,6 @@ if TYPE_CHECKING:
 
 MOST_KNOWN = 500
 """Known prompts that are routed before and after, the last ones."""
-
-_TRANSCRIPTS, _PROMPTS = 20, 100
-"""How many transcripts, and prompts at the end of each, may hold a logged query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,22 +171,6 @@ def teach(
             if old != new
         ],
     }
-
-
-def logged_prompt(digest: str) -> str:
-    """Return the prompt with a SHA-256 in the newest transcripts; empty if none has it."""
-    try:
-        paths = transcripts_below(AGENTS["claude"].folder / "projects")
-        newest = sorted(paths, key=os.path.getmtime, reverse=True)[:_TRANSCRIPTS]
-    except (CrossgateError, OSError):
-        return ""
-    for path in newest:
-        with suppress(OSError):
-            for prompt in last_requests(path, most=_PROMPTS):
-                text = without_surrogates(prompt)
-                if sha256(text.encode()).hexdigest() == digest:
-                    return text
-    return ""
 
 
 def _id(index: Index, name: str) -> str:
