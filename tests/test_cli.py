@@ -380,25 +380,10 @@ def test_doctor_reports_remote_rerankers(
     assert "secret-5" not in done.out
 
 
-def test_doctor_reports_a_failing_reranker(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_reports_a_key_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     from importlib import metadata
 
     from crossgate._cli import doctor
-    from crossgate._reranking import shared_state
-    from crossgate.rerankers import CircuitBreaker
-
-    endpoint = "https://user:secret-5@dead.example/v1"
-    breaker = CircuitBreaker()
-    monkeypatch.setitem(shared_state.breakers, endpoint, breaker)
-    for _ in range(3):
-        permit = breaker.admit()
-        assert permit is not None
-        permit.failure()
-    found = {reranker["what"]: reranker for reranker in doctor.rerankers()}
-    dead = found["remote reranker at dead.example"]
-    assert dead["state"] == "broken"
-    assert "not called for another" in dead["detail"]
-    assert dead["advice"]
 
     def missing(name: str) -> str:
         raise metadata.PackageNotFoundError(name)
@@ -406,10 +391,10 @@ def test_doctor_reports_a_failing_reranker(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("CO_API_KEY", "secret-5")
     monkeypatch.delenv("CROSSGATE_REMOTE", raising=False)
     monkeypatch.setattr(metadata, "version", missing)
-    found = {reranker["what"]: reranker for reranker in doctor.rerankers()}
+    found = {check["what"]: check for check in doctor.examine()}
     absent = found["CohereReranker"]
     assert (absent["state"], absent["advice"]) == ("broken", "pip install 'crossgate[remote]'")
-    assert "secret-5" not in json.dumps(doctor.rerankers())
+    assert "secret-5" not in json.dumps(found)
 
 
 def test_warnings_are_on_stderr_and_in_the_json(run: Any, tmp_path: Path, candidates: Path) -> None:

@@ -19,7 +19,6 @@ from crossgate import (
     arerank,
     rerank,
 )
-from crossgate._cli import doctor
 from crossgate._pipelines.diversity import deduplicate
 from crossgate._pipelines.fusion import CrossEncoderFusion
 from crossgate._reranking import plugins
@@ -118,11 +117,6 @@ def test_latency_estimate_stays_above_0() -> None:
 
 def test_words_and_vectors_need_the_whole_pool() -> None:
     assert SemanticBM25().available is False
-
-
-@pytest.mark.parametrize("endpoint", ["http://[bad", "user:topsecret@host", ""])
-def test_doctor_reports_any_address_without_its_password(endpoint: str) -> None:
-    assert "secret" not in doctor._host(endpoint)
 
 
 def test_cross_encoder_overrides_the_fused_order() -> None:

@@ -39,12 +39,10 @@ COMMANDS = {
     "usage": "show how often an agent used the skills that the hook suggested",
     "models": "list, pull, verify and find models",
     "bench": "measure what crossgate costs on this machine",
-    "completion": "print a completion script for bash, zsh or tcsh",
     "doctor": "check packages, models, rerankers and hooks of this installation",
 }
 
 _MODULES = {"eval": "evaluate"}
-_WITHOUT_JSON = ("completion", "mcp")
 
 _OBJECTS_PER_COLLECTION = 50_000  # Python's default is 700 to 2,000
 
@@ -172,8 +170,8 @@ def _parsed(
     parser.error(f"unrecognized arguments: {' '.join(rest)}")
 
 
-def parser_of(asked: str | None, *, alone: bool = False) -> argparse.ArgumentParser:
-    """Return the parser; only the requested command has its arguments, with None all have them.
+def parser_of(asked: str, *, alone: bool = False) -> argparse.ArgumentParser:
+    """Return the parser; only the requested command has its arguments.
 
     `alone` leaves out the other commands, which only the general help lists. They would cost each
     process about 6 ms.
@@ -201,11 +199,11 @@ def parser_of(asked: str | None, *, alone: bool = False) -> argparse.ArgumentPar
             continue
         description = f"{text[0].upper()}{text[1:]}."
         made = commands.add_parser(name, help=text, description=description)
-        if asked in (name, None):
+        if asked == name:
             module = import_module(f"crossgate._cli.{_MODULES.get(name, name)}")
             if hasattr(module, "run"):  # not a family of commands
                 made.set_defaults(run=module.run)
-                if name not in _WITHOUT_JSON:
+                if name != "mcp":
                     json_option(made)
             if hasattr(module, "arguments"):
                 module.arguments(made)

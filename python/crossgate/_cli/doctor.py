@@ -9,7 +9,6 @@ import shutil
 from importlib import metadata
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from crossgate._agents.hook.agents import AGENTS, Agent
 from crossgate._cli import DONE, FAILURE
@@ -52,37 +51,11 @@ def examine() -> list[Check]:
         _package("huggingface-hub", "pulls models"),
     ]
     checks += _models()
-    checks += rerankers()
+    checks += [_reranker(tier) for tier in TIERS]
     checks += [_plugin(plugin) for plugin in plugins.available()]
     checks.append(_cache())
     checks += _hooks()
     return checks
-
-
-def rerankers() -> list[Check]:
-    """Return one entry per kind of reranker, and one per failing endpoint of this process."""
-    from crossgate._reranking import shared_state
-
-    checks = [_reranker(tier) for tier in TIERS]
-    for endpoint, breaker in sorted(shared_state.endpoints().items()):
-        # Only the host: an address may contain a password.
-        what = f"remote reranker at {_host(endpoint)}"
-        if breaker.state == "open":
-            wait = breaker.seconds_closed_off
-            left = f"for another {wait:.0f} s" if wait else "until the next query tries it again"
-            detail = f"circuit open after failures, not called {left}; the next reranker answers"
-            checks.append(_check(what, "broken", detail, "check network, key and status page"))
-        elif breaker.state == "half_open":
-            detail = "circuit half-open after failures, one trial call at a time"
-            checks.append(_check(what, "ok", detail))
-    return checks
-
-
-def _host(endpoint: str) -> str:
-    try:
-        return urlsplit(endpoint).hostname or "an address without a host"
-    except ValueError:
-        return "an invalid address"
 
 
 def _reranker(tier: Tier) -> Check:

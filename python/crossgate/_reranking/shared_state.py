@@ -311,11 +311,6 @@ class Client(Protocol):
         """Close all connections."""
 
 
-def endpoints() -> dict[str, CircuitBreaker]:
-    """Return the circuit breakers of endpoints, by endpoint."""
-    return {key: breaker for key, breaker in list(breakers.items()) if isinstance(key, str)}
-
-
 def client(address: str, make: Callable[[], Client]) -> Any:
     """Return the client of an address that all threads share, and create it on first use."""
     with _lock:
