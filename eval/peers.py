@@ -17,26 +17,49 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
+from itertools import cycle
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+from crossgate import _core
 from crossgate._cli.bench import (
     Run,
     Texts,
-    in_turn,
-    search,
     timed,
     unit_vectors,
-    vector_index,
-    word_index,
 )
 from crossgate._cli.demo import SKILLS
 from crossgate._reranking.contract import NO_DEADLINE, passages_of
 from crossgate._reranking.cross_encoder import CrossEncoder
 from crossgate._runtime.model_files import BUNDLED, PASSAGE_RERANKER
+
+
+def word_index(texts: Sequence[str]) -> _core.Index:
+    """Return an index of texts without vectors."""
+    core = _core.Index("none", "", 0)
+    core.upsert([(str(at), "", text, "", [], "{}", None) for at, text in enumerate(texts)])
+    return core
+
+
+def vector_index(vectors: Any) -> _core.Index:
+    """Return an index of vectors without texts."""
+    core = _core.Index("none", "bench", 384)
+    core.upsert([(str(at), "", "", "", [], "{}", row) for at, row in enumerate(vectors)])
+    return core
+
+
+def search(core: _core.Index, query: str, vector: Any = None) -> Any:
+    """Search an index for the ten best documents of each channel."""
+    return core.search(query, vector, per_channel=10)
+
+
+def in_turn(queries: Sequence[Any], search: Callable[[Any], object]) -> Run:
+    """Return a function that searches for the next query at each call, in the same order."""
+    turns = cycle(queries)
+    return lambda: search(next(turns))
 
 
 def bm25s(texts: Sequence[str]) -> Callable[[str], object]:

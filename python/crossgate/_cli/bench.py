@@ -11,12 +11,11 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import accumulate, cycle
+from itertools import accumulate
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any, NamedTuple
 
-import crossgate._core as _core
 from crossgate._cli import DONE
 from crossgate._cli.demo import SKILLS
 from crossgate._cli.input import at_least
@@ -40,21 +39,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         metavar="SECTION",
         type=_section,
-        help=f"sections to measure: {', '.join(_DEFAULT)} (default: all of these), growth",
-    )
-    parser.add_argument(
-        "--sizes",
-        type=_sizes,
-        default="1000,10000,100000",
-        metavar="N,...",
-        help="numbers of documents (default: 1000,10000,100000)",
+        help=f"sections to measure: {', '.join(SECTIONS)} (default: all)",
     )
     parser.add_argument(
         "--repetitions",
         type=at_least(1),
         default=15,
         metavar="N",
-        help="timings of each measurement, ten times as many for kernels (default: 15)",
+        help="timings of each measurement (default: 15)",
     )
 
 
@@ -68,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
 
     machine, versions = describe_machine(), describe_versions()
     values = {}
-    for name in options.sections or _DEFAULT:
+    for name in options.sections or SECTIONS:
         say(f"measuring {name}")
         figures = list(SECTIONS[name](options))
         values[name] = [figure.to_dict() for figure in figures]
@@ -89,13 +81,6 @@ def _section(text: str) -> str:
     if text not in SECTIONS:
         raise argparse.ArgumentTypeError(f"{text}: choose from {', '.join(SECTIONS)}")
     return text
-
-
-def _sizes(text: str) -> tuple[int, ...]:
-    sizes = tuple(int(size) for size in text.split(","))
-    if not sizes or min(sizes) < 20:
-        raise argparse.ArgumentTypeError(f"{text}: whole numbers with commas, each at least 20")
-    return sizes
 
 
 Run = Callable[[], object]
@@ -220,25 +205,6 @@ def pairs(options: argparse.Namespace) -> Iterator[Figure]:
         yield from timed(cases, options.repetitions, each=len(passages))
 
 
-def bm25(options: argparse.Namespace) -> Iterator[Figure]:
-    """BM25 in one thread: the ten best of documents of 60 words, by 12 words."""
-    for size in options.sizes:
-        texts = Texts()
-        core = word_index([texts.text(60) for _ in range(size)])
-        queries = [texts.text(12) for _ in range(50)]
-        cases = {counted(size, "document"): in_turn(queries, partial(search, core))}
-        yield from timed(cases, 10 * options.repetitions)
-
-
-def cosine(options: argparse.Namespace) -> Iterator[Figure]:
-    """Cosine: the ten nearest of vectors of 384 numbers, with their documents."""
-    for size in options.sizes:
-        core = vector_index(unit_vectors(size))
-        queries = list(unit_vectors(50, seed=1))
-        cases = {counted(size, "vector"): in_turn(queries, partial(search, core, ""))}
-        yield from timed(cases, 10 * options.repetitions)
-
-
 def indexing(options: argparse.Namespace) -> Iterator[Figure]:
     """Making an index, including the embedding: documents per second on all cores."""
     texts = Texts(_english())
@@ -253,76 +219,12 @@ def indexing(options: argparse.Namespace) -> Iterator[Figure]:
         yield from timed({case: partial(Index.build, rows)}, times, each=count)
 
 
-def growth(options: argparse.Namespace) -> Iterator[Figure]:
-    """An index of growing size: documents of 60 words with precomputed vectors."""
-    for size in options.sizes:
-        for step, unit, values in _growth(size, options):
-            yield Figure(f"{counted(size, 'document')}: {step}", unit, values)
-
-
-def _growth(size: int, options: argparse.Namespace) -> Iterator[tuple[str, str, tuple[float, ...]]]:
-    texts = Texts()
-    words = [texts.text(12) for _ in range(20)]
-    queries = list(zip(words, unit_vectors(20, seed=1), strict=True))
-    vectors = unit_vectors(size)
-    rows: list[Any] = [
-        (str(at), "", texts.text(60), "", [], "{}", row) for at, row in enumerate(vectors)
-    ]
-    core = _core.Index("none", "bench", 384)
-    yield "index", "s", (_seconds(partial(core.upsert, rows)),)
-    rows.clear()
-    del vectors
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "index.cgx"
-        yield "save", "s", (_seconds(lambda: core.save(file)),)
-        yield "file", "MB", (file.stat().st_size / 1e6,)
-        opened, first = [], []
-        for _ in range(max(3, options.repetitions // 5)):
-            opened.append(1e3 * _seconds(lambda: _core.Index.open(file)))
-            index = _core.Index.open(file)
-            first.append(1e3 * _seconds(partial(search, index, *queries[0])))
-        yield "open", "ms", tuple(opened)
-        yield "first search", "ms", tuple(first)
-        yield (
-            "search",
-            "ms",
-            tuple(1e3 * _seconds(partial(search, core, *each)) for each in queries),
-        )
-        script = (
-            "import sys; from crossgate import _core\n"
-            "index = _core.Index.open(sys.argv[1])\n"
-            "index.search(sys.argv[2], [1.0] * 384, per_channel=10)"
-        )
-        if sys.platform != "win32":
-            _, peak = usage_of([*_PYTHON, "-c", script, str(file), words[0]])
-            yield "memory of one search", "MiB", (peak,)
-
-
 SECTIONS: Mapping[str, Callable[[argparse.Namespace], Iterator[Figure]]] = {
     "processes": processes,
     "routes": routes,
     "pairs": pairs,
-    "bm25": bm25,
-    "cosine": cosine,
     "indexing": indexing,
-    "growth": growth,
 }
-# Making a million documents takes minutes, so this section is not a default.
-_DEFAULT = [name for name in SECTIONS if name != "growth"]
-
-
-def word_index(texts: Sequence[str]) -> _core.Index:
-    """Return an index of texts without vectors."""
-    core = _core.Index("none", "", 0)
-    core.upsert([(str(at), "", text, "", [], "{}", None) for at, text in enumerate(texts)])
-    return core
-
-
-def vector_index(vectors: Any) -> _core.Index:
-    """Return an index of vectors without texts."""
-    core = _core.Index("none", "bench", 384)
-    core.upsert([(str(at), "", "", "", [], "{}", row) for at, row in enumerate(vectors)])
-    return core
 
 
 def unit_vectors(count: int, seed: int = 0) -> Any:
@@ -334,17 +236,6 @@ def unit_vectors(count: int, seed: int = 0) -> Any:
     vectors = draw.standard_normal((count, 384), dtype=numpy.float32)
     vectors += 0.8 * centres[draw.integers(0, len(centres), count)]
     return vectors / numpy.linalg.norm(vectors, axis=1, keepdims=True)
-
-
-def search(core: _core.Index, query: str, vector: Any = None) -> Any:
-    """Search an index for the ten best documents of each channel."""
-    return core.search(query, vector, per_channel=10)
-
-
-def in_turn(queries: Sequence[Any], search: Callable[[Any], object]) -> Run:
-    """Return a function that searches for the next query at each call, in the same order."""
-    turns = cycle(queries)
-    return lambda: search(next(turns))
 
 
 def _finished(command: Sequence[str]) -> None:
