@@ -7,7 +7,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
 
 from crossgate._core import Blend
 from crossgate._decision.router import DEFAULT_PROFILE
@@ -16,7 +15,6 @@ from crossgate._lint.library import (
     SEVERITIES,
     DocumentNames,
     Evidence,
-    Field,
     Finding,
     LibraryTerms,
     Places,
@@ -27,7 +25,6 @@ from crossgate._lint.sentences import (
     SentenceResult,
     ask,
     own_sentences,
-    pieces,
 )
 from crossgate._retrieval.document_index import Index
 from crossgate._sources.common import printable
@@ -88,45 +85,12 @@ LIMITS = {"Codex": 1_024, "Claude Code": 1_536}
 
 1,024 is also the limit of the Agent Skills specification; Claude Code counts `when_to_use`, too."""
 
-SAME = 0.6
-"""Two clauses mean the same if they share this part of their terms (Jaccard similarity)."""
-
 _EXAMPLES = 3
-_FEWEST_TERMS = 2
 _SKILL = "SKILL.md"
 _RETIRED = re.compile(
     r"\W*(?:deprecated|obsolete|superseded)\b|"
     r".*\bthis (?:skill|tool) (?:is|has been) (?:deprecated|obsolete|superseded|replaced)\b",
     re.IGNORECASE | re.DOTALL,
-)
-_USES = re.compile(
-    r"\b(?:use(?:d)?(?: this(?: skill| tool)?| it)?(?: only)? (?:when(?:ever)?|for|to|if)|"
-    r"trigger(?:s| phrases| keywords| words| terms)?(?: include| on| when| for)?\s*:?|"
-    r"keywords\s*:|activate (?:when|for|on))",
-    re.IGNORECASE,
-)
-_EXCLUDES = re.compile(
-    r"\b(?:(?:do not|don['’]t|never) (?:use|trigger|invoke|activate|load)"
-    r"(?: this(?: skill| tool)?| it)?(?: for| when(?:ever)?| if| on| to)|"
-    r"not (?:meant |intended )?for)\b\s*:?",
-    re.IGNORECASE,
-)
-# Words that narrow the exclusion, so that it no longer covers the trigger.
-_NARROWED = re.compile(
-    r"\b(?:unless|except|without|alone|only|just|merely|general(?:ly)?|generic|other|another|"
-    r"outside|simple|beyond|already|non|not|no|from)\b",
-    re.IGNORECASE,
-)
-_ITEM = re.compile(
-    r"(?:\.|:)(?=\s|$)|[,;()\[\]\"“”\n]|\s[—–-]\s|—|\b(?:or|nor|and)\b", re.IGNORECASE
-)
-_CLAUSE = re.compile(r"[;\n]|(?<=[.!?])\s|\)\s*,?")
-_SENDS = re.compile(
-    r"\b(?:use|see|prefer|load|try|choose|instead|route|defer|switch|hand|go)\b", re.IGNORECASE
-)
-_CUES = (
-    "use used see prefer load try choose instead route defer switch hand go skill skills tool "
-    "request requests task those these them this that md for to not do when off out"
 )
 
 
@@ -353,146 +317,12 @@ def long_descriptions(library: LintedLibrary) -> Iterator[Finding]:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Clause:
-    """A clause of a document with its terms."""
-
-    document: Document
-    field: Field
-    start: int
-    text: str
-    terms: frozenset[str]
-
-
-def contradictions(library: LintedLibrary) -> Iterator[Finding]:
-    """Yield triggers that a document excludes, and pairs that send the same task to each other."""
-    for document in library.documents.values():
-        used, excluded = _uses_and_exclusions(library, document)
-        pairs = ((inside, outside) for outside in excluded for inside in used)
-        for inside, outside in pairs:
-            covers = outside.terms <= inside.terms and _same(outside, inside)
-            if len(outside.terms) >= _FEWEST_TERMS and covers:
-                yield _contradiction(
-                    library,
-                    [(inside, "is a trigger"), (outside, "is excluded")],
-                    f'{document.id} both lists and excludes "{cut(inside.text, 60)}"',
-                    "Remove one of the two, or say how they differ.",
-                )
-                break
-    sends = _sends(library)
-    for first, second in combinations(sorted(library.documents), 2):
-        clauses = (
-            (mine, theirs)
-            for mine in sends.get((first, second), ())
-            for theirs in sends.get((second, first), ())
-        )
-        for mine, theirs in clauses:
-            shared = len(mine.terms & theirs.terms)
-            same = shared >= _FEWEST_TERMS and _same(mine, theirs)
-            if same and not _each_names_its_target(library, first, second, mine, theirs):
-                yield _contradiction(
-                    library,
-                    [(mine, f"sends to {second}"), (theirs, f"sends to {first}")],
-                    f"{first} and {second} each send the same task to the other",
-                    "Decide which of the two does it, and remove the sentence from that one.",
-                    others=[second],
-                )
-                break
-
-
-def _contradiction(
-    library: LintedLibrary,
-    clauses: Sequence[tuple[_Clause, str]],
-    message: str,
-    advice: str,
-    *,
-    others: Sequence[str] = (),
-) -> Finding:
-    """Return the finding about two clauses with notes, under the document of the first."""
-    return library.places.finding(
-        "contradicting_triggers",
-        clauses[0][0].document,
-        message,
-        [
-            library.places.at(part.document, part.field, part.start, f'"{cut(part.text)}" {note}')
-            for part, note in clauses
-        ],
-        advice,
-        others=others,
-        at_evidence=True,
-    )
-
-
-def _uses_and_exclusions(
-    library: LintedLibrary, document: Document
-) -> tuple[list[_Clause], list[_Clause]]:
-    """Return the triggers that a description lists, and those that it excludes."""
-    used: list[_Clause] = []
-    excluded: list[_Clause] = []
-    for start, end in pieces(document.text):
-        exclusion = _EXCLUDES.search(document.text[start:end])
-        stop = start + exclusion.start() if exclusion else end
-        opening = _USES.search(document.text, start, stop)
-        if opening:
-            used += _items(library, document, opening.end(), stop)
-        if exclusion:
-            items = _items(library, document, start + exclusion.end(), end)
-            excluded += [item for item in items if not _NARROWED.search(item.text)]
-    return used, excluded
-
-
-def _items(library: LintedLibrary, document: Document, start: int, end: int) -> Iterator[_Clause]:
-    """Yield the items of an enumeration."""
-    for match in [*_ITEM.finditer(document.text, start, end), None]:
-        piece = document.text[start : match.start() if match else end].strip()
-        terms = frozenset(library.words.terms(piece))
-        if terms:
-            yield _Clause(document, "text", document.text.index(piece, start), piece, terms)
-        start = match.end() if match else end
-
-
-def _sends(library: LintedLibrary) -> dict[tuple[str, str], list[_Clause]]:
-    """Return the clauses in which a document (first) says to use another one (second)."""
-    names = DocumentNames(library.documents.values())
-    cues = library.words.terms(_CUES)
-    sends: dict[tuple[str, str], list[_Clause]] = defaultdict(list)
-    fields: tuple[Field, ...] = ("text", "body")
-    for document in library.documents.values():
-        for field in fields:
-            value: str = getattr(document, field)
-            start = 0
-            for end in [*(match.end() for match in _CLAUSE.finditer(value)), len(value)]:
-                clause = value[start:end]
-                targets = names.named(clause, document.id) if _SENDS.search(clause) else ()
-                for name, target in targets:
-                    terms = library.words.terms(clause.replace(name, " ")) - cues
-                    part = _Clause(document, field, start, clause, frozenset(terms))
-                    sends[document.id, target].append(part)
-                start = end
-    return sends
-
-
-def _each_names_its_target(
-    library: LintedLibrary, first: str, second: str, mine: _Clause, theirs: _Clause
-) -> bool:
-    """Return whether the clauses differ in words of the names, as two tasks of siblings do."""
-    own, other = (library.words.terms(re.sub(r"[\W_]+", " ", id)) for id in (first, second))
-    return bool(
-        (mine.terms - theirs.terms) & (other - own) and (theirs.terms - mine.terms) & (own - other)
-    )
-
-
-def _same(first: _Clause, second: _Clause) -> bool:
-    return len(first.terms & second.terms) >= SAME * len(first.terms | second.terms)
-
-
 _ORDER = (
     "hostile_text",
     "source_problem",
     "confusion",
     "shadowed",
     "unfindable",
-    "contradicting_triggers",
     "hub",
     "long_description",
     "suspect_text",
@@ -586,7 +416,6 @@ def lint(
         *confusions(linted, private, prompts or {}, blend),
         *shadowed,
         *unfindable(linted, {finding.id for finding in shadowed}),
-        *contradictions(linted),
         *hubs(linted),
         *long_descriptions(linted),
         *(found for document in ordered for found in _audited(document, linted.places)[1]),

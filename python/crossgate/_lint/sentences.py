@@ -107,7 +107,7 @@ def own_sentences(documents: Iterable[Document], words: LibraryTerms) -> list[Se
     ]
 
 
-def pieces(text: str, end: re.Pattern[str] = _END) -> Iterator[tuple[int, int]]:
+def _pieces(text: str, end: re.Pattern[str] = _END) -> Iterator[tuple[int, int]]:
     """Yield start and end of each sentence, or other part, of a text, without white space."""
     start = 0
     for stop in [*(match.end() for match in end.finditer(text)), len(text)]:
@@ -131,13 +131,13 @@ def _of_one(document: Document, words: LibraryTerms, names: DocumentNames) -> li
 
 def _head(document: Document) -> Iterator[Sentence]:
     """Yield the sentences of the description, and the phrases that it quotes."""
-    for start, end in pieces(document.text):
+    for start, end in _pieces(document.text):
         sentence = document.text[start:end]
         if _EXCLUDES.search(sentence):
             continue
         quoted = list(_QUOTED.finditer(sentence))
         if len(sentence) > _LONGEST:
-            for first, last in pieces(sentence, _PAUSE):
+            for first, last in _pieces(sentence, _PAUSE):
                 if last - first <= _LONGEST:
                     yield _cut(document, "description", start + first, start + last, "text")
         elif len(quoted) < 2:
