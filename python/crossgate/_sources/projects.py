@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -30,171 +31,24 @@ MOST_PARTS = 16
 MOST_PARENTS = 8
 """Parents of a folder that are searched for the root of its repository."""
 
-SUFFIXES = {
-    ".bicep": "azure",
-    ".cabal": "haskell",
-    ".cpp": "cpp",
-    ".cs": "dotnet",
-    ".csproj": "dotnet",
-    ".cu": "cuda",
-    ".fsproj": "dotnet",
-    ".go": "go",
-    ".ipynb": "jupyter",
-    ".java": "java",
-    ".kt": "kotlin",
-    ".lua": "lua",
-    ".nim": "nim",
-    ".nimble": "nim",
-    ".nix": "nix",
-    ".php": "php",
-    ".pl": "perl",
-    ".ps1": "powershell",
-    ".psd1": "powershell",
-    ".py": "python",
-    ".r": "r",
-    ".rb": "ruby",
-    ".rs": "rust",
-    ".scala": "scala",
-    ".sh": "bash",
-    ".sln": "dotnet",
-    ".slnx": "dotnet",
-    ".sol": "solidity",
-    ".sql": "sql",
-    ".swift": "swift",
-    ".tex": "latex",
-    ".tf": "terraform",
-    ".uproject": "unreal",
-    ".vbproj": "dotnet",
-    ".xcodeproj": "ios",
-    ".xcworkspace": "ios",
-    ".zig": "zig",
-}
+_DATA = json.loads(Path(__file__).with_name("technologies.json").read_text(encoding="utf-8"))
+
+SUFFIXES: Mapping[str, str] = _DATA["suffixes"]
 """Technologies by the suffix of a file or folder, in lower case."""
 
-NAMES = {
-    ".gitlab-ci.yml": ("gitlab-ci",),
-    "ansible.cfg": ("ansible",),
-    "build.gradle": ("java",),
-    "build.gradle.kts": ("java", "kotlin"),
-    "build.sbt": ("scala",),
-    "build.zig": ("zig",),
-    "bun.lock": ("bun",),
-    "bun.lockb": ("bun",),
-    "cargo.toml": ("rust",),
-    "cdk.json": ("aws",),
-    "chart.yaml": ("helm",),
-    "cmakelists.txt": ("cmake", "cpp"),
-    "compose.yaml": ("docker",),
-    "compose.yml": ("docker",),
-    "composer.json": ("php",),
-    "deno.json": ("deno",),
-    "deps.edn": ("clojure",),
-    "description": ("r",),
-    "docker-compose.yaml": ("docker",),
-    "docker-compose.yml": ("docker",),
-    "dockerfile": ("docker",),
-    "dune-project": ("ocaml",),
-    "firebase.json": ("gcp",),
-    "flake.nix": ("nix",),
-    "foundry.toml": ("solidity",),
-    "gemfile": ("ruby",),
-    "global.json": ("dotnet",),
-    "go.mod": ("go",),
-    "kustomization.yaml": ("kubernetes",),
-    "mix.exs": ("elixir",),
-    "package.json": ("javascript", "node"),
-    "package.swift": ("swift",),
-    "pipfile": ("python",),
-    "podfile": ("ios",),
-    "pom.xml": ("java",),
-    "project.clj": ("clojure",),
-    "pubspec.yaml": ("dart",),
-    "pyproject.toml": ("python",),
-    "rebar.config": ("erlang",),
-    "renv.lock": ("r",),
-    "requirements.txt": ("python",),
-    "serverless.yml": ("aws",),
-    "setup.cfg": ("python",),
-    "setup.py": ("python",),
-    "sfdx-project.json": ("salesforce",),
-    "shard.yml": ("crystal",),
-    "stack.yaml": ("haskell",),
-    "tsconfig.json": ("typescript",),
-    "uv.lock": ("python",),
-}
+NAMES: Mapping[str, Sequence[str]] = _DATA["names"]
 """Technologies by the name of a file, in lower case."""
 
-DEPENDENCIES = {
-    "@angular/core": "angular",
-    "@nestjs/core": "nestjs",
-    "@prisma/client": "prisma",
-    "@sveltejs/kit": "svelte",
-    "airflow": "python",
-    "astro": "astro",
-    "django": "django",
-    "electron": "electron",
-    "expo": "react-native",
-    "express": "express",
-    "fastapi": "fastapi",
-    "flask": "flask",
-    "flutter": "flutter",
-    "graphql": "graphql",
-    "kafkajs": "kafka",
-    "laravel/framework": "laravel",
-    "mongodb": "mongodb",
-    "mongoose": "mongodb",
-    "mysql2": "mysql",
-    "next": "nextjs",
-    "nuxt": "nuxt",
-    "pandas": "pandas",
-    "pg": "postgresql",
-    "phoenix": "elixir",
-    "psycopg": "postgresql",
-    "psycopg2": "postgresql",
-    "pyspark": "spark",
-    "rails": "rails",
-    "react": "react",
-    "react-native": "react-native",
-    "redis": "redis",
-    "spring-boot": "spring",
-    "spring-boot-starter": "spring",
-    "spring-boot-starter-parent": "spring",
-    "sqlite3": "sqlite",
-    "svelte": "svelte",
-    "tailwindcss": "tailwind",
-    "tensorflow": "tensorflow",
-    "torch": "pytorch",
-    "typescript": "typescript",
-    "vue": "vue",
-}
+DEPENDENCIES: Mapping[str, str] = _DATA["dependencies"]
 """Technologies by the name of a dependency."""
 
-_MANIFESTS = frozenset(
-    {
-        "build.gradle",
-        "build.gradle.kts",
-        "composer.json",
-        "gemfile",
-        "mix.exs",
-        "package.json",
-        "pipfile",
-        "pom.xml",
-        "pubspec.yaml",
-        "pyproject.toml",
-        "requirements.txt",
-    }
-)
+_MANIFESTS = frozenset(_DATA["manifests"])
+
+_OTHER_FOLDERS = frozenset(_DATA["other_folders"])
+"""Folders with the code of others, with tests, or with generated files."""
+
 _LEAST_BYTES = MANIFEST_BYTES // 4
 """Bytes that a shorter manifest counts for."""
-
-_OTHER_FOLDERS = frozenset(
-    {
-        *("build", "dist", "target"),
-        *("node_modules", "site-packages", "vendor", "venv"),
-        *("examples", "fixtures", "test", "testdata", "tests"),
-    }
-)
-"""Folders with the code of others, with tests, or with generated files."""
 
 _DEPENDENCY_FIELDS = ("dependencies", "devDependencies", "peerDependencies", "require")
 _WORD = re.compile(r"[\w@][\w./-]*")
