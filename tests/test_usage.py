@@ -200,13 +200,6 @@ def test_the_command_measures_the_hook(home: Home, tmp_path: Path) -> None:
     assert "withheld in shadow mode" in shown
     assert "cannot show" in shown
     assert PDF not in shown
-    week = f"{now:%G-W%V}"
-    for options, found in (
-        (["--week", week, "--form", "pick"], True),
-        (["--week", "2020-W01"], False),
-        (["--form", "shortlist"], False),
-    ):
-        assert (GIT in home.run("usage", "--prompts", "unused", *options).stdout) is found
     assert "would have got a skill (shadow mode)" in home.run("doctor").stdout
 
 

@@ -31,10 +31,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="list the prompts behind a figure; their texts come from the transcripts",
     )
     parser.add_argument("--skill", metavar="NAME", help="list only prompts of this skill")
-    parser.add_argument("--week", metavar="WEEK", help="list only prompts of this week")
-    parser.add_argument(
-        "--form", choices=("pick", "shortlist"), help="list only prompts with this form"
-    )
     parser.add_argument(
         "--what-if",
         metavar="SETTINGS",
@@ -134,15 +130,14 @@ def read_all_turns(named: str | None) -> Iterator[Turn]:
 def _listed(report: UsageReport, options: argparse.Namespace) -> list[SuggestedPrompt]:
     from crossgate._agents.learning.adoption import same_skill
 
-    def is_listed(prompt: SuggestedPrompt) -> bool:
-        if options.week not in (None, prompt.week) or options.form not in (None, prompt.form):
-            return False
-        return any(
+    return [
+        prompt
+        for prompt in report.prompts
+        if any(
             kind == options.prompts and (not options.skill or same_skill(name, options.skill))
             for kind, name in prompt.rows()
         )
-
-    return list(filter(is_listed, report.prompts))
+    ]
 
 
 def _values(report: UsageReport, listed: list[SuggestedPrompt] | None) -> dict[str, Any]:
