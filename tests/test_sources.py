@@ -1330,7 +1330,7 @@ def test_candidates_are_read_from_json_lines() -> None:
     ]
     one, two, three, four = read_candidates(iter(lines), name="c.jsonl")
     assert (one.id, one.text, one.title, one.cosine, one.score) == ("a", "x", "T", 0.5, -3.0)
-    assert one.vector == (1.0,)
+    assert one.vector == [1]
     assert one.metadata == {}
     assert (two.id, two.text, two.cosine, two.score) == ("1", "just text", None, None)
     assert (three.id, three.text, three.cosine) == ("9", "y", None)
@@ -1349,35 +1349,26 @@ def test_candidates_are_read_from_a_json_array() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "code", "says"),
+    ("lines", "says"),
     [
-        (["", "{"], "malformed_candidate", "c:2: not JSON"),
-        (['"a"', "NaN"], "malformed_candidate", "c:2: NaN is not a JSON number"),
-        (['"a"', "3"], "malformed_candidate", "c:2: must be a JSON object, not a number"),
-        (['"a"', '["b"]'], "malformed_candidate", "c:2: must be a JSON object, not a list"),
-        (['"\\ud800"'], "malformed_candidate", "c:1: has a lone surrogate"),
-        (['"\udcff"'], "malformed_candidate", "c:1: has a lone surrogate"),
-        (['{"id": "a"}'], "malformed_candidate", "c:1: has neither text nor title"),
-        (['{"text": "a", "cosine": 1.1}'], "malformed_candidate", "c:1: the cosine must be"),
-        (['{"text": "a", "cosine": -1.1}'], "malformed_candidate", "c:1: the cosine must be"),
-        (['{"text": "a", "cosine": "1"}'], "malformed_candidate", "cosine is '1': it must be"),
-        (['{"text": "a", "cosine": true}'], "malformed_candidate", "cosine is True: it must"),
-        (['{"text": "a", "score": 1e999}'], "malformed_candidate", "the score is inf: it must be"),
-        (['{"text": "a", "score": 1' + "0" * 400 + "}"], "malformed_candidate", "score is 1000"),
-        (['{"text": "a", "vector": [1e999]}'], "malformed_candidate", "the vector must"),
-        (["[", '"a",', "]"], "malformed_candidate", "c:3: not JSON"),
-        (["", '["a", 1]'], "malformed_candidate", "c: item 2: must be a JSON object"),
-        (["[" * 100_000], "malformed_candidate", "nested too deeply"),
-        (['{"id": "a", "text": "x"}', "", '{"_id": "a", "text": "y"}'], "duplicate_id",
-         "c:3: the id 'a' is already at c:1"),
-        (['{"id": "1", "text": "x"}', '"y"'], "duplicate_id", "c:2: the id '1' is already at c:1"),
-        (['[{"id": "a", "text": "x"}, {"id": "a", "text": "x"}]'], "duplicate_id",
-         "c: item 2: the id 'a' is already at c: item 1"),
+        (["", "{"], "c:2: not JSON"),
+        (['"a"', "NaN"], "c:2: NaN is not a JSON number"),
+        (['"a"', "3"], "c:2 must be a string, a mapping"),
+        (['"a"', '["b"]'], "c:2 must be a string, a mapping"),
+        (['"\\ud800"'], "c:1: has a lone surrogate"),
+        (['"\udcff"'], "c:1: has a lone surrogate"),
+        (['{"id": "a"}'], "c:1 has no text"),
+        (['{"text": "a", "cosine": 1.1}'], "cosine of c:1 is 1.1: it must"),
+        (['{"text": "a", "score": 1e999}'], "the score of c:1 is inf"),
+        (['{"text": "a", "vector": [1e999]}'], "c:1: a number that is too"),
+        (['{"text": "a", "page": 1e999}'], "c:1: a number that is too"),
+        (["[", '"a",', "]"], "c:3: not JSON"),
+        (["", '["a", 1]'], "c: item 2 must be a string, a mapping"),
+        (["[" * 100_000], "nested too deeply"),
     ],
-)  # fmt: skip
-def test_invalid_candidate_is_refused(lines: list[str], code: str, says: str) -> None:
-    said = refused(code, read_candidates, lines, name="c")
-    assert says in said
+)
+def test_invalid_candidate_is_refused(lines: list[str], says: str) -> None:
+    assert says in refused("malformed_candidate", read_candidates, lines, name="c")
 
 
 # --- imports ----------------------------------------------------------------------------------
@@ -1400,7 +1391,7 @@ def test_a_row_may_have_a_body(tmp_path: Path) -> None:
     assert read_sources([path]).documents[0].body == "long"
     loaded = read_candidates(['{"text": "one", "body": "long"}'], name="stdin")
     assert loaded[0].body == "long"
-    with pytest.raises(InputError, match="the body must be a string"):
+    with pytest.raises(InputError, match="the body of stdin:1 must be a string"):
         read_candidates(['{"text": "one", "body": ["long"]}'], name="stdin")
 
 

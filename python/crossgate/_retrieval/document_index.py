@@ -677,7 +677,7 @@ def _documents(
 
 
 def _as_document(position: int, row: object) -> Document:
-    made = candidate(position, row, "document")
+    made = candidate(position, row, f"document {position}")
     return Document(**{field.name: getattr(made, field.name) for field in fields(Document)})
 
 

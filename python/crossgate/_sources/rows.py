@@ -8,19 +8,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NoReturn, cast
 
 from crossgate._sources.common import Unusable, is_unicode, place_of
-from crossgate._support.checks import safe_repr
 from crossgate._support.errors import InputError
-from crossgate._values.inputs import (
-    HINT_FIELDS,
-    ID_FIELDS,
-    TEXT_FIELDS,
-    TITLE_FIELDS,
-    taken_texts,
-)
+from crossgate._values.inputs import ID_FIELDS, TEXT_FIELDS, TITLE_FIELDS, candidate
 from crossgate._values.results import Candidate, Document
-
-# Retrievers with 32-bit floats report the cosine of a text with itself as 1.0000001.
-_COSINE_SLACK = 1e-5
 
 
 def read_candidates(lines: Iterable[str], *, name: str) -> tuple[Candidate, ...]:
@@ -34,62 +24,23 @@ def read_candidates(lines: Iterable[str], *, name: str) -> tuple[Candidate, ...]
         name: Name of the file for messages.
 
     Raises:
-        InputError: `malformed_candidate` or `duplicate_id`, naming the line. Malformed candidates
-            are never skipped, since a silently lost candidate is worse than an error.
+        InputError: `malformed_candidate`, naming the line. Malformed candidates are never skipped,
+            since a silently lost candidate is worse than an error.
     """
-    places: dict[str, str] = {}
     candidates: list[Candidate] = []
-    for place, _, value in _values(lines, name):
+    for place, value in _values(lines, name):
+        candidates.append(candidate(len(candidates), value, place))
         try:
-            candidate = candidate_from(value, str(len(candidates)))
+            _check_json(value)
         except Unusable as error:
             raise InputError("malformed_candidate", f"{place}: {error}") from None
-        if candidate.id in places:
-            message = f"{place}: the id {candidate.id!r} is already at {places[candidate.id]}"
-            raise InputError("duplicate_id", message)
-        places[candidate.id] = place
-        candidates.append(candidate)
     return tuple(candidates)
 
 
-def candidate_from(value: object, unnamed: str) -> Candidate:
-    """Turn one JSON value into a candidate; `unnamed` is its id if it has none."""
-    row = {"text": value} if isinstance(value, str) else value
-    scores: dict[str, float | None] = {"cosine": None, "score": None}
-    hints: dict[str, Any] = {}
-    if isinstance(row, dict):
-        hints = {name: taken_texts(row, name) for name in HINT_FIELDS}
-        scores = {key: _number(key, row.pop(key, None)) for key in scores}
-    cosine = scores["cosine"]
-    if cosine is not None:
-        if abs(cosine) > 1 + _COSINE_SLACK:
-            raise Unusable(f"the cosine must be between -1 and 1, not {cosine}")
-        scores["cosine"] = min(1.0, max(-1.0, cosine))
-    document = document_from(row, unnamed, empty=True)
-    return Candidate(
-        id=document.id,
-        text=document.text,
-        title=document.title,
-        body=document.body,
-        metadata=document.metadata,
-        vector=document.vector,
-        cosine=scores["cosine"],
-        score=scores["score"],
-        **hints,
-    )
-
-
-def document_from(row: object, unnamed: str, *, empty: bool = False) -> Document:
-    """Turn one JSON object into a document.
-
-    Args:
-        row: The JSON value.
-        unnamed: The id of a row without one.
-        empty: Whether the text may be empty; the row must then have a field for it.
-    """
+def document_from(row: object, unnamed: str) -> Document:
+    """Turn one JSON object into a document; `unnamed` is the id of a row without one."""
     if not isinstance(row, dict):
         raise Unusable(f"must be a JSON object, not {_json_type(row)}")
-    has_field = any(key in row for key in (*TEXT_FIELDS, *TITLE_FIELDS, "body"))
     identity = _take(row, *ID_FIELDS) or unnamed
     text = _take(row, *TEXT_FIELDS)
     title = _take(row, *TITLE_FIELDS)
@@ -99,16 +50,20 @@ def document_from(row: object, unnamed: str, *, empty: bool = False) -> Document
     if metadata is not None and not isinstance(metadata, dict):
         raise Unusable(f"the metadata must be an object, not {_json_type(metadata)}")
     row |= metadata or {}
-    if not f"{title}{text}".strip() and not (empty and has_field):
+    if not f"{title}{text}".strip():
         raise Unusable("has neither text nor title")
-    try:
-        written = json.dumps(row, ensure_ascii=False, allow_nan=False)
-    except (ValueError, RecursionError):
-        reason = "the metadata has a number that is too large, or is nested too deeply"
-        raise Unusable(reason) from None
-    if not is_unicode(identity + text + title + body + written):
-        raise Unusable("has a lone surrogate, half of an escaped character")
+    _check_json([identity, text, title, body, row])
     return Document(id=identity, text=text, title=title, body=body, metadata=row, vector=vector)
+
+
+def _check_json(value: object) -> None:
+    """Check that a value can be written as JSON again."""
+    try:
+        written = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except (ValueError, RecursionError):
+        raise Unusable("a number that is too large, or nested too deeply") from None
+    if not is_unicode(written):
+        raise Unusable("has a lone surrogate, half of an escaped character")
 
 
 def _take(row: dict[str, Any], *keys: str) -> str:
@@ -123,14 +78,6 @@ def _take(row: dict[str, Any], *keys: str) -> str:
             raise Unusable(f"the {key} must be a string, not {_json_type(value)}")
         return value
     return ""
-
-
-def _number(key: str, value: object) -> float | None:
-    """Return an optional number as a finite float."""
-    numbers = None if value is None else _finite([value])
-    if numbers is None and value is not None:
-        raise Unusable(f"the {key} is {safe_repr(value)}: it must be a finite number")
-    return numbers[0] if numbers else None
 
 
 def _vector(value: object) -> tuple[float, ...] | None:
@@ -152,8 +99,8 @@ def _finite(values: list[Any]) -> tuple[float, ...] | None:
     return numbers if all(map(math.isfinite, numbers)) else None
 
 
-def _values(lines: Iterable[str], name: str) -> Iterator[tuple[str, int, object]]:
-    """Yield label, number and value of each line, or of each item of a JSON array."""
+def _values(lines: Iterable[str], name: str) -> Iterator[tuple[str, object]]:
+    """Yield label and value of each line, or of each item of a JSON array."""
     rows = [line.strip("\ufeff \t\r\n") for line in lines]
     if next(filter(None, rows), "").startswith("["):
         try:
@@ -162,13 +109,13 @@ def _values(lines: Iterable[str], name: str) -> Iterator[tuple[str, int, object]
             place = place_of(name, error.line)
             raise InputError("malformed_candidate", f"{place}: {error}") from None
         for number, item in enumerate(cast("list[object]", items), 1):
-            yield f"{name}: item {number}", number, item
+            yield f"{name}: item {number}", item
         return
     for number, row in enumerate(rows, 1):
         place = f"{name}:{number}"
         if row:
             try:
-                yield place, number, parse_json(row)
+                yield place, parse_json(row)
             except Unusable as error:
                 raise InputError("malformed_candidate", f"{place}: {error}") from None
 

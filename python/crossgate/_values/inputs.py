@@ -25,19 +25,19 @@ HINT_FIELDS = ("triggers", "examples", "counterexamples")
 TEXT_FIELDS = ("text", "description", "content", "page_content")
 
 
-def candidate(position: int, given: object, what: str = "candidate") -> Candidate:
+def candidate(position: int, given: object, what: str = "") -> Candidate:
     """Convert a caller's value to a candidate.
 
     Args:
         position: Position from 0, used as the id of a candidate without one.
         given: A text, a `Candidate`, a `Document`, or a mapping with the fields of a `Candidate`,
             under the names above.
-        what: Name of the value in errors.
+        what: Name of the value in errors; by default `candidate` and the position.
 
     Raises:
         InputError: `malformed_candidate`, naming the position and the field.
     """
-    what = f"{what} {position}"
+    what = what or f"candidate {position}"
     if isinstance(given, str):
         return Candidate(id=str(position), text=given)
     if isinstance(given, Candidate):
