@@ -7,10 +7,8 @@ prompt hook suggests it with its path.
 from __future__ import annotations
 
 import errno
-import filecmp
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -333,9 +331,11 @@ def move_skill(folder: Path, target: Path) -> None:
             if os.path.lexists(target):
                 raise FileExistsError(errno.EEXIST, f"{target} exists already")
             links = dict(_links_across(_in_real_parent(folder), _in_real_parent(target)))
-            _rename_or_copy(folder, target)
+            os.rename(folder, target)
     except OSError as error:
         why = error.strerror or str(error)
+        if error.errno == errno.EXDEV:
+            why += f": move it by hand (`mv {folder} {target}`)"
         raise SourceError("unwritable", f"cannot move {folder} to {target}: {why}") from error
     for link, text in links.items():
         try:
@@ -386,34 +386,3 @@ def _replace_link(link: Path, text: str) -> None:
     finally:
         with suppress(OSError):
             unfinished.unlink()
-
-
-def _rename_or_copy(folder: Path, target: Path) -> None:
-    try:
-        os.rename(folder, target)
-        return
-    except OSError as error:
-        if error.errno != errno.EXDEV:
-            raise
-    # Another disk: the copy is compared before the original is deleted.
-    copy = target.with_name(f".{target.name}.{os.getpid()}.unfinished")
-    try:
-        shutil.copytree(folder, copy, symlinks=True)
-        if list(_differences(folder, copy)):
-            raise OSError(errno.EIO, "the copy on the other disk differs")
-        os.rename(copy, target)
-    except OSError:
-        with suppress(OSError):
-            shutil.rmtree(copy)
-        raise
-    shutil.rmtree(folder)
-
-
-def _differences(first: Path, second: Path) -> Iterator[str]:
-    """Yield the names of files that are not equal in two folders."""
-    found = filecmp.dircmp(first, second, ignore=[])
-    yield from (*found.left_only, *found.right_only, *found.funny_files)
-    _, mismatched, failed = filecmp.cmpfiles(first, second, found.common_files, shallow=False)
-    yield from (*mismatched, *failed)
-    for name in found.common_dirs:
-        yield from _differences(first / name, second / name)
