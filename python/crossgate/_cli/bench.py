@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 from crossgate._cli import DONE
 from crossgate._cli.demo import SKILLS
-from crossgate._cli.input import at_least
 from crossgate._cli.output import say, show, show_json
 from crossgate._decision.router import Router
 from crossgate._reranking.contract import NO_DEADLINE, passages_of
@@ -26,6 +25,7 @@ from crossgate._reranking.cross_encoder import CrossEncoder
 from crossgate._retrieval.document_index import Index
 from crossgate._retrieval.embedding import OnnxEmbedder
 from crossgate._runtime.model_files import EMBEDDER, PASSAGE_RERANKER, ROUTING_RERANKER
+from crossgate._support.arguments import whole
 from crossgate._support.wording import counted
 from crossgate._values.results import Document
 
@@ -43,7 +43,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--repetitions",
-        type=at_least(1),
+        type=whole(1),
         default=15,
         metavar="N",
         help="timings of each measurement (default: 15)",

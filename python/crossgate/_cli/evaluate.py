@@ -20,6 +20,7 @@ from crossgate._cli.labelled import (
     write_page,
 )
 from crossgate._cli.output import say, show
+from crossgate._support.arguments import number
 from crossgate._support.errors import InputError
 from crossgate._support.wording import counted, share_of
 
@@ -54,13 +55,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--min-recall",
         metavar="R",
-        type=_share,
+        type=number(0, 1),
         help="exit with 1 if recall@1 of a dataset is lower, from 0 to 1",
     )
     parser.add_argument(
         "--max-false-positives",
         metavar="A",
-        type=_share,
+        type=number(0, 1),
         help="exit with 1 if the false-positive rate of a dataset is higher, from 0 to 1",
     )
     parser.add_argument(
@@ -88,7 +89,6 @@ def run(options: argparse.Namespace) -> int:
     reports = [_report(subject, options, modes, written) for subject in subjects]
     if options.html:
         write_page(Path(options.html), html_report(reports))
-
     if options.json:
         show(dump({"schema": REPORTS_SCHEMA, "reports": [report.to_dict() for report in reports]}))
     else:
@@ -130,13 +130,6 @@ def _missed_limits(report: Report, options: argparse.Namespace) -> Iterator[str]
                 f"{report.header.dataset} {report.header.split}, {mode}: {name} is "
                 f"{figure.value:.3f}, {what} {option} {limit:g}"
             )
-
-
-def _share(text: str) -> float:
-    share = float(text)
-    if not 0 <= share <= 1:
-        raise argparse.ArgumentTypeError(f"{text} must be from 0 to 1")
-    return share
 
 
 def _report(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from crossgate._cli.output import say
@@ -16,18 +16,6 @@ from crossgate._support.progress import progress
 if TYPE_CHECKING:
     from crossgate._retrieval.document_index import Index
     from crossgate._sources.reading import Loaded
-
-
-def at_least(least: int) -> Callable[[str], int]:
-    """Return the argument type for a whole number with a lower limit."""
-
-    def number(text: str) -> int:
-        value = int(text)
-        if value < least:
-            raise argparse.ArgumentTypeError(f"{value} must be at least {least}")
-        return value
-
-    return number
 
 
 def model_or_none(text: str) -> str | None:

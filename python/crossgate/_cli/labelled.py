@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crossgate._cli.input import at_least, model_option
+from crossgate._cli.input import model_option
 from crossgate._cli.output import say_skipped
 from crossgate._reranking.providers import PROVIDERS
+from crossgate._support.arguments import whole
 from crossgate._support.errors import InputError, SourceError
 from crossgate._support.files import atomic_write, cannot_write, try_writing
 
@@ -84,7 +85,7 @@ def labelled_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--seed",
-        type=at_least(0),
+        type=whole(0),
         default=0,
         help="seed of samples, halves and intervals (default: 0)",
     )

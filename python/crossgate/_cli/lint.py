@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from crossgate._cli import DONE
-from crossgate._cli.input import at_least, document_arguments, documents_of, index_of
+from crossgate._cli.input import document_arguments, documents_of, index_of
 from crossgate._cli.output import (
     WIDTH,
     paint,
@@ -20,6 +20,7 @@ from crossgate._cli.output import (
     show_json,
 )
 from crossgate._sources.common import printable
+from crossgate._support.arguments import whole
 from crossgate._support.errors import InputError, SourceError
 from crossgate._support.progress import progress
 from crossgate._support.sanitize import fit
@@ -69,7 +70,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="only grade the texts: clean, suspect or hostile; exit with 1 or 4 for the last two",
     )
-    parser.add_argument("--limit", type=at_least(1), metavar="N", help="at most N (default: all)")
+    parser.add_argument("--limit", type=whole(1), metavar="N", help="at most N (default: all)")
 
 
 def run(options: argparse.Namespace) -> int:

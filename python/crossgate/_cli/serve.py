@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from crossgate._cli import DONE
 from crossgate._cli.input import model_option
 from crossgate._cli.output import say, show_json
+from crossgate._support.arguments import whole
 from crossgate._support.errors import InputError
 from crossgate._support.files import file_lock
 
@@ -52,10 +53,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         ("--stop-seconds", 30, "time that open requests get to finish on shutdown"),
     ):
         parser.add_argument(
-            name, type=int, default=default, metavar="N", help=f"{text} (default: {default})"
+            name, type=whole(1), default=default, metavar="N", help=f"{text} (default: {default})"
         )
     parser.add_argument(
-        "--concurrency", type=int, metavar="N", help="number of decisions at once (default: cores)"
+        "--concurrency",
+        type=whole(1),
+        metavar="N",
+        help="number of decisions at once (default: cores)",
     )
 
 
@@ -120,10 +124,10 @@ def _application(options: argparse.Namespace, hosts: frozenset[str] | None) -> A
     from crossgate._serving.request_limits import Limits
 
     limits = Limits(
-        body=_at_least_one("--max-bytes", options.max_bytes),
-        documents=_at_least_one("--max-documents", options.max_documents),
-        waiting=_at_least_one("--max-waiting", options.max_waiting),
-        concurrency=_at_least_one("--concurrency", options.concurrency or number_of_threads()),
+        body=options.max_bytes,
+        documents=options.max_documents,
+        waiting=options.max_waiting,
+        concurrency=options.concurrency or number_of_threads(),
     )
     router = None
     key = os.environ.get(KEY_VARIABLE) or None
@@ -166,12 +170,6 @@ def _log(options: argparse.Namespace, *, allowed: bool) -> JsonLinesLog | None:
     from crossgate._telemetry.log import JsonLinesLog
 
     return JsonLinesLog(options.log)
-
-
-def _at_least_one(name: str, value: int) -> int:
-    if value < 1:
-        raise InputError("out_of_range", f"{name} is {value}: it must be at least 1")
-    return value
 
 
 def _is_loopback(listening: socket.socket) -> bool:

@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, NoReturn, get_args
 
+from crossgate._support.arguments import number, whole
 from crossgate._values.profile_files import BUNDLED_PROFILES
 
 Inject = Literal["name", "passage", "body"]
@@ -20,36 +21,6 @@ MIN_ANY_FITS = 0.6
 
 MOST_CHARS = 10_000
 """Maximum length of a context; agents write a longer context to a file instead."""
-
-_MOST_DIGITS = 9
-
-
-def _whole(least: int, most: int) -> Any:
-    def read(text: str) -> int:
-        is_whole = text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS
-        value = int(text) if is_whole else -1
-        if not least <= value <= most:
-            raise argparse.ArgumentTypeError(
-                f"{text[:40]!r} is not a whole number from {least} to {most:,}"
-            )
-        return value
-
-    return read
-
-
-def _number(least: float, most: float) -> Any:
-    def read(text: str) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            value = float("nan")
-        if not least <= value <= most:
-            raise argparse.ArgumentTypeError(
-                f"{text[:40]!r} is not a number from {least:g} to {most:g}"
-            )
-        return value
-
-    return read
 
 
 def _option(
@@ -86,36 +57,36 @@ class HookOptions:
         "whole text",
         choices=get_args(Inject),
     )
-    limit: int = _option(1, "mention at most N skills", type=_whole(1, 20), metavar="N")
+    limit: int = _option(1, "mention at most N skills", type=whole(1, 20), metavar="N")
     min_confidence: float = _option(
         MIN_CONFIDENCE,
         "minimum confidence of a mentioned skill, 0 to 1, if it is above that of the profile",
-        type=_number(0, 1),
+        type=number(0, 1),
         metavar="C",
     )
     max_shortlist: int = _option(
         MAX_SHORTLIST,
         "if no skill reaches --min-confidence, offer at most N that may fit of those that the "
         "agent does not list, such as parked ones; 0 offers none",
-        type=_whole(0, 20),
+        type=whole(0, 20),
         metavar="N",
     )
     min_any_fits: float = _option(
         MIN_ANY_FITS,
         "minimum probability that such an offer holds one that fits, 0 to 1",
-        type=_number(0, 1),
+        type=number(0, 1),
         metavar="P",
     )
     budget_ms: float = _option(
         400.0,
         "after this many milliseconds, stage 1 decides alone",
-        type=_number(0, 60_000),
+        type=number(0, 60_000),
         metavar="MS",
     )
     max_chars: int = _option(
         4_000,
         f"add at most N characters, 200 to {MOST_CHARS:,}",
-        type=_whole(200, MOST_CHARS),
+        type=whole(200, MOST_CHARS),
         metavar="N",
     )
     index: str = _option(
