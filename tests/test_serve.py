@@ -458,16 +458,8 @@ def test_other_spellings_of_loopback_refuse_the_host_of_a_web_page() -> None:
         assert asked_as(running, "127.1") == (405, "method_not_allowed")
 
 
-def test_host_is_free_on_a_server_with_a_key_or_a_unix_socket(
-    served: Served, tmp_path: Path
-) -> None:
+def test_host_is_free_on_a_server_with_a_key(served: Served) -> None:
     assert served.get("/health", Host="a.example").status_code == 200
-    path = tmp_path / "a.sock"
-    with (
-        serving("--unix", str(path), "--reranker", "none", key=""),
-        httpx2.Client(transport=httpx2.HTTPTransport(uds=str(path))) as one,
-    ):
-        assert one.get("http://a.example/health").status_code == 200
 
 
 def test_pages_for_machines_and_people(served: Served) -> None:
@@ -717,99 +709,6 @@ def test_ipv6_address_is_usable_by_clients() -> None:
     with serving("--host", "::1", "--port", "0", "--reranker", "none") as running:
         assert running.url.startswith("http://[::1]:")
         assert running.post("/v2/rerank", {"query": "a", "documents": ["a"]}).status_code == 200
-
-
-def test_unix_socket_is_private_to_its_user(tmp_path: Path) -> None:
-    path = tmp_path / "a.sock"
-    left_behind = socket.socket(socket.AF_UNIX)
-    left_behind.bind(str(path))
-    left_behind.close()
-    with serving("--unix", str(path), "--reranker", "none") as running:
-        assert path.stat().st_mode & 0o777 == 0o600
-        transport = httpx2.HTTPTransport(uds=str(path))
-        with httpx2.Client(transport=transport, headers={"Authorization": f"Bearer {KEY}"}) as one:
-            answer = one.post("http://a/v2/rerank", json={"query": "fox", "documents": ["fox"]})
-            assert answer.json()["results"][0]["index"] == 0
-            assert answer.headers["x-crossgate-degraded"] == "no_profile"
-        assert running.url == f"unix:{path}"
-        assert started("--unix", str(path)) == (2, "address_unusable")
-        assert running.stop(signal.SIGINT) == 0
-    assert not path.exists()
-
-
-def test_a_server_that_stops_leaves_the_socket_of_the_next_one(tmp_path: Path) -> None:
-    path = tmp_path / "a.sock"
-    with serving("--unix", str(path), "--reranker", "none") as first:
-        path.unlink()
-        with serving("--unix", str(path), "--reranker", "none") as second:
-            assert first.stop() == 0
-            with httpx2.Client(transport=httpx2.HTTPTransport(uds=str(path))) as one:
-                assert one.get("http://a/health").json()["status"] == "ok"
-            assert second.stop() == 0
-    assert not path.exists()
-
-
-def test_only_a_dead_socket_is_replaced(tmp_path: Path) -> None:
-    from crossgate._cli.serve import _unix
-
-    path = tmp_path / "a.sock"
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:  # such as that of a logger
-        other.bind(str(path))
-        with pytest.raises(OSError, match="wrong type"):
-            _unix(str(path))
-        assert path.is_socket()
-    if sys.platform != "linux":  # elsewhere a full queue looks like a dead server
-        return
-    path.unlink()
-    with socket.socket(socket.AF_UNIX) as busy, socket.socket(socket.AF_UNIX) as waiting:
-        busy.bind(str(path))
-        busy.listen(0)
-        waiting.connect(str(path))  # so that its queue is full
-        with pytest.raises(OSError, match="unavailable"):
-            _unix(str(path))
-        assert path.is_socket()
-
-
-def test_only_one_of_servers_that_start_at_once_gets_the_socket(tmp_path: Path) -> None:
-    from crossgate._cli.serve import _unix
-
-    together = threading.Barrier(4)
-
-    def bind(path: Path) -> socket.socket | str:
-        together.wait()
-        try:
-            return _unix(str(path))
-        except OSError as error:
-            return str(error)
-
-    with ThreadPoolExecutor(4) as pool:
-        for number in range(100):
-            path = tmp_path / f"{number}.sock"
-            with socket.socket(socket.AF_UNIX) as left_behind:
-                left_behind.bind(str(path))
-            outcomes = list(pool.map(bind, [path] * 4))
-            bound = [one for one in outcomes if isinstance(one, socket.socket)]
-            for one in bound:
-                one.close()
-            assert len(bound) == 1
-            assert outcomes.count("a server listens on it already") == 3
-
-
-def test_a_lock_that_another_process_keeps_is_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import fcntl
-
-    from crossgate._cli import serve
-
-    monkeypatch.setattr(serve, "_LOCK_SECONDS", 0.05)
-    path = tmp_path / "a.sock"
-    with (tmp_path / "a.sock.lock").open("w") as kept:
-        fcntl.flock(kept, fcntl.LOCK_EX)
-        with pytest.raises(OSError, match="another process holds the lock"):
-            serve._unix(str(path))
-    assert not path.exists()
-    serve._unix(str(path)).close()
 
 
 def started(*options: str) -> tuple[int, str]:

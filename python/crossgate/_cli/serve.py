@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import errno
 import ipaddress
 import os
 import signal
 import socket
-from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crossgate._cli import DONE
@@ -18,7 +14,6 @@ from crossgate._cli.input import model_option
 from crossgate._cli.output import say, show_json
 from crossgate._support.arguments import whole
 from crossgate._support.errors import InputError
-from crossgate._support.files import file_lock
 
 if TYPE_CHECKING:
     from crossgate._telemetry.log import JsonLinesLog
@@ -27,14 +22,11 @@ KEY_VARIABLE = "CROSSGATE_SERVE_KEY"
 """Environment variable for the key; other users of the machine could read an option."""
 
 _BACKLOG = 2_048
-_LOCK_SECONDS = 5.0  # a server holds the lock for milliseconds
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument("--port", type=int, default=8787, help="0 for any (default: 8787)")
-    where.add_argument("--unix", metavar="FILE", help="a unix socket instead, for this user alone")
+    parser.add_argument("--port", type=int, default=8787, help="0 for any (default: 8787)")
     parser.add_argument("--host", default="127.0.0.1", help="address (default: 127.0.0.1)")
     parser.add_argument("-i", "--index", metavar="FILE", help="index for /route")
     model_option(parser, "--reranker", "see crossgate rerank")
@@ -73,11 +65,10 @@ def run(options: argparse.Namespace) -> int:
 
     from crossgate._serving.request_limits import Connection
 
-    listening = _listen(options)
-    bound = _identity(options.unix) if options.unix else None
-    try:
+    with _listen(options.host, options.port) as listening:
+        address, port = listening.getsockname()[:2]
         # A host such as 127.1 or a name of the machine can resolve to a loopback address.
-        on_loopback = not options.unix and _is_loopback(listening)
+        on_loopback = ipaddress.ip_address(address).is_loopback
         app = _application(options, _hosts(options.host) if on_loopback else None)
         config = uvicorn.Config(
             app,
@@ -96,22 +87,15 @@ def run(options: argparse.Namespace) -> int:
         # as it reads the address. uvicorn raises the signal again; that must not be a failure.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, stop)
-        where = f"unix:{options.unix}" if options.unix else _url(*listening.getsockname()[:2])
-        if not options.unix and not on_loopback:
-            _warn_open()
+        where = f"http://[{address}]:{port}" if ":" in address else f"http://{address}:{port}"
+        if not on_loopback and not os.environ.get(KEY_VARIABLE):
+            say(f"warning: anyone who reaches this address can use it; set {KEY_VARIABLE} to a key")
         if options.json:
             show_json({"serving": where, "pid": os.getpid()})
             # The calling process reads the port from this line.
             print(end="", flush=True)
         say(f"serving {where}; its endpoints are at /docs")
         server.run(sockets=[listening])
-    finally:
-        listening.close()
-        if options.unix:
-            # Another server may have replaced the socket; the folder may be gone.
-            with contextlib.suppress(OSError), _locked(options.unix):
-                if _identity(options.unix) == bound:
-                    Path(options.unix).unlink(missing_ok=True)
     return DONE
 
 
@@ -131,7 +115,7 @@ def _application(options: argparse.Namespace, hosts: frozenset[str] | None) -> A
     )
     router = None
     key = os.environ.get(KEY_VARIABLE) or None
-    log = _log(options, allowed=bool(key or hosts or options.unix))
+    log = _log(options, allowed=bool(key or hosts))
     if options.index:
         router = Router(
             Index.open(options.index),
@@ -172,10 +156,6 @@ def _log(options: argparse.Namespace, *, allowed: bool) -> JsonLinesLog | None:
     return JsonLinesLog(options.log)
 
 
-def _is_loopback(listening: socket.socket) -> bool:
-    return ipaddress.ip_address(listening.getsockname()[0]).is_loopback
-
-
 def _hosts(host: str) -> frozenset[str]:
     """Return the hosts that a request without a key may name.
 
@@ -186,91 +166,22 @@ def _hosts(host: str) -> frozenset[str]:
     return frozenset({"localhost", "127.0.0.1", "[::1]", given.lower()})
 
 
-def _warn_open() -> None:
-    if not os.environ.get(KEY_VARIABLE):
-        say(f"warning: anyone who reaches this address can use it; set {KEY_VARIABLE} to a key")
-
-
-def _url(host: str, port: int) -> str:
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-def _listen(options: argparse.Namespace) -> socket.socket:
+def _listen(host: str, port: int) -> socket.socket:
     """Return a socket that listens.
 
     Raises:
         InputError: `address_unusable` if the address cannot be used.
     """
-    try:
-        return _unix(options.unix) if options.unix else _tcp(options.host, options.port)
-    except (OSError, OverflowError, TypeError) as error:  # TypeError for a host such as "é.."
-        where = options.unix or f"{options.host}:{options.port}"
-        raise InputError(
-            "address_unusable", f"cannot listen on {where}: {error}; choose --port or --unix"
-        ) from error
-
-
-def _tcp(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM)
+    made = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind((host, port))
         made.listen(_BACKLOG)  # clients may connect before the event loop runs
-    except BaseException:
+        return made
+    except BaseException as error:
         made.close()
-        raise
-    return made
-
-
-def _unix(path: str) -> socket.socket:
-    """Bind a socket that only its user may open; a socket left by a dead server is replaced."""
-    # A socket that is bound but does not listen yet looks like that of a dead server.
-    with _locked(path):
-        if Path(path).is_socket():
-            _refuse_unless_dead(path)
-            Path(path).unlink(missing_ok=True)
-        made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        before = os.umask(0o177)
-        try:
-            made.bind(path)
-            made.listen(_BACKLOG)
-        except BaseException:
-            made.close()
+        # TypeError: a host such as "é..".
+        if not isinstance(error, OSError | OverflowError | TypeError):
             raise
-        finally:
-            os.umask(before)
-    return made
-
-
-def _refuse_unless_dead(path: str) -> None:
-    with socket.socket(socket.AF_UNIX) as probe:
-        probe.setblocking(False)  # the queue of a busy server may be full
-        problem = probe.connect_ex(path)
-    if problem == 0:
-        raise OSError("a server listens on it already")
-    if problem not in (errno.ECONNREFUSED, errno.ENOENT):
-        raise OSError(problem, os.strerror(problem))
-
-
-@contextlib.contextmanager
-def _locked(path: str) -> Iterator[None]:
-    """Hold the lock of a socket; OSError if another process does not release it."""
-    if not os.path.isdir(os.path.dirname(path) or "."):
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-    with file_lock(Path(f"{path}.lock"), seconds=_LOCK_SECONDS) as free:
-        if not free:
-            raise OSError(f"another process holds the lock of {path}.lock")
-        yield
-
-
-def _identity(path: str) -> tuple[int, int, int] | None:
-    """Return values that identify a file at a path; None without a file.
-
-    The time is included because file systems reuse inodes.
-    """
-    try:
-        status = os.stat(path, follow_symlinks=False)
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino, status.st_mtime_ns
+        message = f"cannot listen on {host}:{port}: {error}; choose --host or --port"
+        raise InputError("address_unusable", message) from error
