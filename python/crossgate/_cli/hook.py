@@ -23,7 +23,7 @@ from crossgate._agents.hook.options import (
     options_of,
 )
 from crossgate._cli import DONE, FAILURE, NOTHING_RELEVANT
-from crossgate._cli.output import json_option, say, show, show_json
+from crossgate._cli.output import say, show, show_json, show_result, subcommand
 from crossgate._support.errors import InputError, SourceError
 from crossgate._support.progress import is_terminal, progress
 from crossgate._support.wording import counted
@@ -35,41 +35,28 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for name, agent in AGENTS.items():
         commands.add_parser(name, help=f"the command that {agent.name} calls on each prompt")
-    made = commands.add_parser(
-        "install",
-        help="index the agent's skills, try the hook, and add it to the settings",
-        description="Index the agent's skills, try the hook, and add it to the settings.",
-    )
-    made.set_defaults(run=_install)
-    _common(made)
+    text = "index the agent's skills, try the hook, and add it to the settings"
+    made = subcommand(commands, "install", text, _install)
+    _settings_options(made)
     made.add_argument(
         "--subagents",
         action="store_true",
         help="also add skills to the tasks that the agent gives to subagents",
     )
     add_options(made)
-    removed = commands.add_parser(
-        "uninstall",
-        help="remove the hook from the settings",
-        description="Remove the hook from the agent's settings; the index stays.",
+    text = "remove the hook from the agent's settings; the index stays"
+    _settings_options(subcommand(commands, "uninstall", text, _uninstall))
+    text = (
+        "show the context that a prompt would get with the options in the settings, and why; exits "
+        "with 1 without a context"
     )
-    removed.set_defaults(run=_uninstall)
-    _common(removed)
-    tried = commands.add_parser(
-        "try",
-        help="show the context that a prompt would get, and the reason",
-        description="Show the context that a prompt would get, and the reason, with the options in "
-        "the settings. The trial is not logged. Exits with 1 if the prompt gets no context.",
-    )
-    tried.set_defaults(run=_try)
-    json_option(tried)
+    tried = subcommand(commands, "try", text, _try)
     _agent_option(tried)
     tried.add_argument("prompt", metavar="PROMPT", help="the prompt")
     parser.epilog = describe("an agent")
 
 
-def _common(parser: argparse.ArgumentParser) -> None:
-    json_option(parser)
+def _settings_options(parser: argparse.ArgumentParser) -> None:
     _agent_option(parser)
     parser.add_argument(
         "--project", action="store_true", help="use the settings of this project instead of yours"
@@ -120,44 +107,35 @@ def _install(options: argparse.Namespace) -> int:
         say(f"skipped {skipped}")
     for note in filter(None, (*installed.notes, without_effect(wanted, agent))):
         say(note)
+    values = {
+        "agent": agent.name,
+        "settings": str(installed.settings),
+        "changed": installed.changed,
+        "command": installed.command,
+        "index": str(installed.index),
+        "documents": installed.documents,
+        "sources": list(installed.sources),
+        "skipped": len(installed.left_out),
+        "trial": {"context_chars": installed.trial, "ms": installed.trial_ms},
+    }
     if options.json:
-        show_json(
-            {
-                "agent": agent.name,
-                "settings": str(installed.settings),
-                "changed": installed.changed,
-                "command": installed.command,
-                "index": str(installed.index),
-                "documents": installed.documents,
-                "sources": list(installed.sources),
-                "skipped": len(installed.left_out),
-                "trial": {"context_chars": installed.trial, "ms": installed.trial_ms},
-            }
-        )
+        show_json(values)
         return DONE
-    trial = (
-        f"it added {counted(installed.trial, 'character')}"
-        if installed.trial
-        else "it added no context"
-    )
-    past = _of_the_past(agent, wanted)
+    context = counted(installed.trial, "character") if installed.trial else "no context"
     which = "" if agent.name == "claude" else f" --agent {agent.name}"
     which += " --project" if options.project else ""
     state = "now calls it" if installed.changed else "already called it"
-    show(
-        "\n".join(
-            [
-                f"{counted(installed.documents, 'skill')} of {', '.join(installed.sources)}",
-                f"trial: {trial}, {installed.trial_ms:.0f} ms",
-                *past,
-                f"{installed.settings} {state}: {installed.command}",
-                "",
-                f"New sessions of {agent.name} use it. `crossgate hook try PROMPT` shows the "
-                "context of a prompt, `crossgate doctor` checks the hook, and "
-                f"`crossgate hook uninstall{which}` removes it.",
-            ]
-        )
-    )
+    lines = [
+        f"{counted(installed.documents, 'skill')} of {', '.join(installed.sources)}",
+        f"trial: it added {context}, {installed.trial_ms:.0f} ms",
+        *_of_the_past(agent, wanted),
+        f"{installed.settings} {state}: {installed.command}",
+        "",
+        f"New sessions of {agent.name} use it. `crossgate hook try PROMPT` shows the context of a "
+        "prompt, `crossgate doctor` checks the hook, and "
+        f"`crossgate hook uninstall{which}` removes it.",
+    ]
+    show("\n".join(lines))
     return DONE
 
 
@@ -208,15 +186,12 @@ def _uninstall(options: argparse.Namespace) -> int:
     moved, problems = ([], []) if calls or not _may_unpark(agent) else unpark_all(agent)
     for problem in problems:
         say(problem)
-    if options.json:
-        unparked = [str(folder) for folder in moved]
-        values = {"agent": options.agent, "settings": str(path), "removed": removed}
-        show_json({**values, "unparked": unparked})
-    else:
-        state = "the hook was removed" if removed else "there is no crossgate hook in it"
-        lines = [f"{path}: {state}"]
-        lines += [f"moved the parked skill back to {folder}" for folder in moved]
-        show("\n".join(lines))
+    unparked = [str(folder) for folder in moved]
+    values = {"agent": options.agent, "settings": str(path), "removed": removed}
+    state = "the hook was removed" if removed else "there is no crossgate hook in it"
+    lines = [f"{path}: {state}"]
+    lines += [f"moved the parked skill back to {folder}" for folder in unparked]
+    show_result(options.json, {**values, "unparked": unparked}, lines)
     return DONE
 
 
@@ -262,42 +237,37 @@ def _try(options: argparse.Namespace) -> int:
     answered = answer(agent, prompt, chosen, library, started=time.monotonic(), log=False)
     if problem and answered.reason == "not_indexed":
         answered = replace(answered, outcome="failed", detail=problem)
-    if options.json:
-        show_json(
-            {
-                "agent": agent.name,
-                "settings": [str(path) for path in calls],
-                "outcome": answered.outcome,
-                "reason": answered.reason,
-                "detail": answered.detail,
-                "ids": list(answered.ids),
-                "nearest": answered.nearest,
-                "form": answered.form,
-                "confidence": answered.confidence,
-                "min_confidence": chosen.min_confidence,
-                "context": answered.context,
-            }
-        )
-    else:
-        lines = [answered.context] if answered.context else []
+    values = {
+        "agent": agent.name,
+        "settings": [str(path) for path in calls],
+        "outcome": answered.outcome,
+        "reason": answered.reason,
+        "detail": answered.detail,
+        "ids": list(answered.ids),
+        "nearest": answered.nearest,
+        "form": answered.form,
+        "confidence": answered.confidence,
+        "min_confidence": chosen.min_confidence,
+        "context": answered.context,
+    }
+    why = (
+        answered.detail
+        or _SKIPPED.get(answered.reason)
+        or REASONS.get(answered.reason, answered.reason)
+    )
+    if answered.nearest and answered.confidence is not None:
         why = (
-            answered.detail
-            or _SKIPPED.get(answered.reason)
-            or REASONS.get(answered.reason, answered.reason)
+            f"{answered.nearest} ranks first, with a confidence of {answered.confidence:.2f}; "
+            f"{chosen.min_confidence:g} is needed"
         )
-        if answered.nearest and answered.confidence is not None:
-            why = (
-                f"{answered.nearest} ranks first, with a confidence of {answered.confidence:.2f}; "
-                f"{chosen.min_confidence:g} is needed"
-            )
-            why += f"; {answered.detail}" if answered.detail else ""
-        lines.append(f"\n{why}" if answered.context else f"the prompt gets no context: {why}")
-        lines += [
-            f"{switch}, so {agent.name} does not run the hook" for switch in switched_off(agent)
-        ]
-        if not calls:
-            lines.append(f"no settings of {agent.name} call the hook: `crossgate hook install`")
-        show("\n".join(lines))
+        why += f"; {answered.detail}" if answered.detail else ""
+    lines = [answered.context, f"\n{why}"]
+    if not answered.context:
+        lines = [f"the prompt gets no context: {why}"]
+    lines += [f"{switch}, so {agent.name} does not run the hook" for switch in switched_off(agent)]
+    if not calls:
+        lines.append(f"no settings of {agent.name} call the hook: `crossgate hook install`")
+    show_result(options.json, values, lines)
     if answered.outcome == "failed":
         return FAILURE
     return DONE if answered.context else NOTHING_RELEVANT

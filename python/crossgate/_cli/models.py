@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
 from crossgate._cli import DONE, FAILURE
-from crossgate._cli.output import json_option, plain, say, show_result, size
+from crossgate._cli.output import plain, say, show_result, size, subcommand
 from crossgate._runtime import model_files
 from crossgate._runtime.model_files import ModelSpec
 from crossgate._support.errors import ModelError
@@ -19,25 +19,18 @@ from crossgate._support.progress import is_terminal
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the commands of the family."""
     kinds = parser.add_subparsers(metavar="COMMAND", required=True)
-
-    def command(
-        name: str, text: str, call: Callable[[argparse.Namespace], int]
-    ) -> argparse.ArgumentParser:
-        description = f"{text[0].upper()}{text[1:]}."
-        made = kinds.add_parser(name, help=text, description=description)
-        made.set_defaults(run=call)
-        json_option(made)
-        return made
-
-    command("list", "list models and plug-ins by name", _list)
-    pull = command("pull", "download a model; no other command downloads anything", _pull)
+    subcommand(kinds, "list", "list models and plug-ins by name", _list)
+    text = "download a model; no other command downloads anything"
+    pull = subcommand(kinds, "pull", text, _pull)
     pull.add_argument("name", metavar="NAME", help="a name from `crossgate models list`")
     pull.add_argument(
         "--accept-licence", action="store_true", help="accept the restrictions of the licence"
     )
-    verify = command("verify", "check the files of models against their hashes", _verify)
+    text = "check the files of models against their hashes"
+    verify = subcommand(kinds, "verify", text, _verify)
     verify.add_argument("name", metavar="NAME", nargs="*", help="default: all that are present")
-    path = command("path", "print the folder of a model, or of all pulled ones", _path)
+    text = "print the folder of a model, or of all pulled ones"
+    path = subcommand(kinds, "path", text, _path)
     path.add_argument("name", metavar="NAME", nargs="?")
 
 

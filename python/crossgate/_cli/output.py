@@ -12,7 +12,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from crossgate._support.progress import is_terminal
@@ -32,6 +32,18 @@ _PAINTED = re.compile(rf"\x1b{_MARK}\[(\d+)m")
 def json_option(parser: argparse.ArgumentParser) -> None:
     """Add `--json`, which every command takes."""
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def subcommand(
+    commands: Any, name: str, text: str, run: Callable[[argparse.Namespace], int]
+) -> argparse.ArgumentParser:
+    """Add a command to a family of commands, such as `models`."""
+    made: argparse.ArgumentParser = commands.add_parser(
+        name, help=text, description=f"{text[0].upper()}{text[1:]}."
+    )
+    made.set_defaults(run=run)
+    json_option(made)
+    return made
 
 
 def show(text: str) -> None:
