@@ -7,11 +7,11 @@ from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from crossgate._cli import DONE
 from crossgate._cli.input import document_arguments, documents_of, index_of
-from crossgate._cli.output import say, say_left_out, say_skipped, show, show_json, size
+from crossgate._cli.output import say, say_left_out, say_skipped, show_result, size
 from crossgate._support.errors import IndexFileError
 from crossgate._support.files import cannot_write, is_free_for_index, try_writing
 from crossgate._support.progress import progress
@@ -73,30 +73,24 @@ def run(options: argparse.Namespace) -> int:
             unfinished.unlink(missing_ok=True)
     seconds = perf_counter() - start
     skipped = sum(not problem.renamed for problem in loaded.problems)
-    if options.json:
-        show_json(
-            {
-                "index": str(output),
-                "documents": len(built),
-                "skipped": skipped,
-                "renamed": len(loaded.problems) - skipped,
-                "problems": [asdict(problem) for problem in loaded.problems],
-                "left_out": [asdict(problem) for problem in loaded.left_out],
-                "bytes": output.stat().st_size,
-                "embedder": built.embedder,
-                "fingerprint": built.fingerprint,
-                "seconds": seconds,
-            }
-        )
-        return DONE
-    parts = [counted(len(built), "document"), f"{skipped:,} skipped" if skipped else ""]
-    show(
-        f"{output}: {', '.join(filter(None, parts))}, {size(output.stat().st_size)}, "
-        f"{seconds:.1f} s"
-    )
+    values: dict[str, Any] = {
+        "index": str(output),
+        "documents": len(built),
+        "skipped": skipped,
+        "renamed": len(loaded.problems) - skipped,
+        "problems": [asdict(problem) for problem in loaded.problems],
+        "left_out": [asdict(problem) for problem in loaded.left_out],
+        "bytes": output.stat().st_size,
+        "embedder": built.embedder,
+        "fingerprint": built.fingerprint,
+        "seconds": seconds,
+    }
+    parts = [counted(len(built), "document"), *([f"{skipped:,} skipped"] if skipped else [])]
+    lines = [f"{output}: {', '.join(parts)}, {size(values['bytes'])}, {seconds:.1f} s"]
     beside = output.with_suffix(".profile.json")
     if beside.is_file():
-        show(f"the profile {beside} decides for it, not the bundled one")
+        lines.append(f"the profile {beside} decides for it, not the bundled one")
+    show_result(options.json, values, lines)
     return DONE
 
 

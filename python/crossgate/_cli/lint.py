@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from crossgate._cli import DONE
 from crossgate._cli.input import document_arguments, documents_of, index_of
@@ -16,8 +16,7 @@ from crossgate._cli.output import (
     say,
     say_left_out,
     say_skipped,
-    show,
-    show_json,
+    show_result,
 )
 from crossgate._sources.common import printable
 from crossgate._support.arguments import whole
@@ -29,7 +28,6 @@ from crossgate._support.wording import counted
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from crossgate._lint.checking import LintReport
     from crossgate._lint.library import Finding
 
 FOUND = 1
@@ -91,21 +89,22 @@ def run(options: argparse.Namespace) -> int:
             prompts=_prompts(options),
             progress=asked,
         )
-    findings = report.findings[: options.limit]
-    if options.json:
-        show_json(
-            {
-                "schema": SCHEMA,
-                "documents": report.documents,
-                "sentences": report.sentences,
-                "left_out": [asdict(problem) for problem in loaded.left_out],
-                "counts": _counts(report),
-                "findings": [finding.to_dict() for finding in findings],
-            }
-        )
-    else:
+    counts = {
+        level: sum(finding.severity == level for finding in report.findings) for level in SEVERITIES
+    }
+    values = {
+        "schema": SCHEMA,
+        "documents": report.documents,
+        "sentences": report.sentences,
+        "left_out": [asdict(problem) for problem in loaded.left_out],
+        "counts": counts,
+    }
+    if not options.json:
         say_left_out(loaded.left_out)
-        show(_text(report, findings))
+    size = f"{counted(report.documents, 'document')}, {counted(report.sentences, 'sentence')}"
+    found = ", ".join(f"{count} {level}" for level, count in counts.items() if count)
+    summary = f"{size} of them asked: {found or 'nothing found'}"
+    _show(options, values, report.findings, summary)
     if options.fail_on == _NEVER:
         return DONE
     if any(finding.code == "hostile_text" for finding in report.findings):
@@ -150,43 +149,32 @@ def _audit(options: argparse.Namespace) -> int:
     counts = {grade: sum(each == grade for each, _ in results.values()) for grade in GRADES}
     findings = [finding for _, listed in results.values() for finding in listed]
     findings.sort(key=lambda finding: (finding.severity != "error", finding.id))
-    shown = findings[: options.limit]
-    if options.json:
-        show_json(
-            {
-                "schema": AUDIT_SCHEMA,
-                "documents": len(results),
-                "counts": counts,
-                "grades": {id: grade for id, (grade, _) in results.items()},
-                "findings": [finding.to_dict() for finding in shown],
-            }
-        )
-    else:
-        lines = [line for finding in shown for line in (*_lines(finding), "")]
-        graded = ", ".join(f"{count} {grade}" for grade, count in counts.items())
-        show("\n".join([*lines, f"{counted(len(results), 'document')}: {graded}"]))
+    values = {
+        "schema": AUDIT_SCHEMA,
+        "documents": len(results),
+        "counts": counts,
+        "grades": {id: grade for id, (grade, _) in results.items()},
+    }
+    graded = ", ".join(f"{count} {grade}" for grade, count in counts.items())
+    _show(options, values, findings, f"{counted(len(results), 'document')}: {graded}")
     if options.fail_on == _NEVER:
         return DONE
     return HOSTILE if counts["hostile"] else FOUND if counts["suspect"] or ungraded else DONE
 
 
-def _counts(report: LintReport) -> dict[str, int]:
-    from crossgate._lint.library import SEVERITIES
-
-    return {
-        level: sum(finding.severity == level for finding in report.findings) for level in SEVERITIES
-    }
-
-
-def _text(report: LintReport, shown: Sequence[Finding]) -> str:
+def _show(
+    options: argparse.Namespace,
+    values: dict[str, Any],
+    findings: Sequence[Finding],
+    summary: str,
+) -> None:
+    """Print findings up to the limit, with other values as JSON, or with a summary as text."""
+    shown = findings[: options.limit]
     lines = [line for finding in shown for line in (*_lines(finding), "")]
-    hidden = len(report.findings) - len(shown)
-    if hidden:
-        lines += [f"and {hidden} more: leave out --limit to see them", ""]
-    counts = ", ".join(f"{count} {level}" for level, count in _counts(report).items() if count)
-    documents, sentences = (counted(report.documents, "document"), report.sentences)
-    asked = f"{documents}, {counted(sentences, 'sentence')} of them asked"
-    return "\n".join([*lines, f"{asked}: {counts or 'nothing found'}"])
+    if len(shown) < len(findings):
+        lines += [f"and {len(findings) - len(shown)} more: leave out --limit to see them", ""]
+    listed = [finding.to_dict() for finding in shown]
+    show_result(options.json, {**values, "findings": listed}, [*lines, summary])
 
 
 def _lines(finding: Finding) -> list[str]:

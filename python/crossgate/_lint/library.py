@@ -80,11 +80,7 @@ class Finding:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the finding as JSON values."""
-        values = asdict(self)
-        values["others"] = list(self.others)
-        values["evidence"] = [asdict(evidence) for evidence in self.evidence]
-        values["hurt"] = round(self.hurt, 4)
-        return values
+        return {**asdict(self), "hurt": round(self.hurt, 4)}
 
 
 def cut(text: str, length: int = _CUT) -> str:
