@@ -508,15 +508,12 @@ def test_a_search_lists_tools_and_failures_consistently(
     from mcp_types import Tool
 
     from crossgate._agents.mcp.proxy import Proxy
-    from crossgate._agents.mcp.upstream import ServerEntry
 
     started, searched = threading.Event(), threading.Event()
 
     async def act() -> Any:
-        entries = [
-            ServerEntry(item, mcp.StdioServerParameters(command="-")) for item in ("early", "late")
-        ]
-        proxy = Proxy(entries, embedder="slow", seconds=60)
+        servers = dict.fromkeys(("early", "late"), mcp.StdioServerParameters(command="-"))
+        proxy = Proxy(servers, embedder="slow", seconds=60)
         early, late = proxy._upstreams.values()
         tool = Tool(name="weather", description="the weather of a city", input_schema={})
 
@@ -840,15 +837,14 @@ def test_announced_tools_are_embedded_one_list_at_a_time(monkeypatch: pytest.Mon
     from mcp_types import Tool
 
     from crossgate._agents.mcp.proxy import Proxy
-    from crossgate._agents.mcp.upstream import ServerEntry
 
     running: list[int] = []
     most: list[int] = []
     embedded: list[list[str]] = []
 
     async def act() -> Any:
-        entry = ServerEntry("busy", mcp.StdioServerParameters(command="-"))
-        proxy = Proxy([entry], embedder="slow", seconds=60)
+        servers = {"busy": mcp.StdioServerParameters(command="-")}
+        proxy = Proxy(servers, embedder="slow", seconds=60)
         (upstream,) = proxy._upstreams.values()
         upstream.settled.set()
         index = proxy._index
@@ -886,8 +882,8 @@ def test_an_equal_list_of_tools_is_not_a_change(tmp_path: Path) -> None:
     from crossgate._agents.mcp.upstream import Upstream, read_servers
 
     async def act() -> None:
-        (entry,) = read_servers(raw(tmp_path, "junk"))
-        upstream = Upstream(entry, 30)
+        ((name, target),) = read_servers(raw(tmp_path, "junk")).items()
+        upstream = Upstream(name, target, 30)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(upstream.run)
             await upstream.settled.wait()

@@ -14,14 +14,14 @@ from typing import Any
 import anyio
 import anyio.to_thread
 import mcp
-from mcp import types
+from mcp import StdioServerParameters, types
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp_types import INVALID_PARAMS
 
 from crossgate._agents.mcp.listing import START_SECONDS, quiet
 from crossgate._agents.mcp.unparsable_messages import answering
-from crossgate._agents.mcp.upstream import ServerEntry, Upstream, failed_call, read_servers
+from crossgate._agents.mcp.upstream import Upstream, failed_call, read_servers
 from crossgate._core import __version__
 from crossgate._decision.orderings import nearest
 from crossgate._decision.router import Router
@@ -103,8 +103,16 @@ class Proxy:
     a minute.
     """
 
-    def __init__(self, entries: list[ServerEntry], *, embedder: str | None, seconds: float) -> None:
-        self._upstreams = {entry.name: Upstream(entry, seconds) for entry in entries}
+    def __init__(
+        self,
+        servers: Mapping[str, StdioServerParameters],
+        *,
+        embedder: str | None,
+        seconds: float,
+    ) -> None:
+        self._upstreams = {
+            name: Upstream(name, target, seconds) for name, target in servers.items()
+        }
         self._embedder = embedder
         self._tools = ToolSnapshot({}, None, (), (), anyio.Event(), 0.0)
         self._vectors: Index | None = None
@@ -310,9 +318,9 @@ def _plain(value: Any) -> Any:
 def serve(path: str) -> None:
     """Serve the proxy for the servers of a file."""
     quiet()
-    entries = read_servers(path)
+    servers = read_servers(path)
 
     async def run() -> None:
-        await Proxy(entries, embedder="default", seconds=START_SECONDS).serve()
+        await Proxy(servers, embedder="default", seconds=START_SECONDS).serve()
 
     anyio.run(run)

@@ -6,11 +6,11 @@ import json
 import math
 import os
 import sys
-from dataclasses import dataclass
 from typing import Any
 
 import anyio
 import mcp
+import pydantic
 from mcp import types
 from mcp.client.stdio import stdio_client
 from mcp_types import CONNECTION_CLOSED
@@ -25,15 +25,7 @@ from crossgate._support.sanitize import sanitize_line
 from crossgate._support.wording import counted
 
 
-@dataclass(frozen=True, slots=True)
-class ServerEntry:
-    """A server in the file."""
-
-    name: str
-    target: mcp.StdioServerParameters
-
-
-def read_servers(path: str) -> list[ServerEntry]:
+def read_servers(path: str) -> dict[str, mcp.StdioServerParameters]:
     """Read the servers of a file in the format of agents, under `mcpServers`.
 
     Raises:
@@ -51,30 +43,22 @@ def read_servers(path: str) -> list[ServerEntry]:
             "malformed_servers",
             f'{path} names no servers: expected {{"mcpServers": {{"name": {{"command": ...}}}}}}',
         )
-    return [_entry(path, name, value) for name, value in servers.items()]
+    return {name: _parameters(path, name, value) for name, value in servers.items()}
 
 
-def _entry(path: str, name: str, value: object) -> ServerEntry:
-    where = f"{path}: the server {name!r}"
-    if not isinstance(value, dict) or not isinstance(value.get("command"), str):
+def _parameters(path: str, name: str, value: object) -> mcp.StdioServerParameters:
+    try:
+        found = mcp.StdioServerParameters.model_validate(value)
+    except pydantic.ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "the entry"
         raise InputError(
-            "malformed_servers", f"{where} has no command; only stdio servers are supported"
-        )
-    arguments, environment = value.get("args", []), value.get("env", {})
-    if not isinstance(arguments, list) or not all(isinstance(value, str) for value in arguments):
-        raise InputError("malformed_servers", f"{where}: args must be a list of strings")
-    if not isinstance(environment, dict) or not all(
-        isinstance(value, str) for value in environment.values()
-    ):
-        raise InputError("malformed_servers", f"{where}: env must map names to strings")
-    target = mcp.StdioServerParameters(
-        encoding_error_handler="replace",  # a line that is not UTF-8 is skipped, not fatal
-        command=value["command"],
-        args=arguments,
-        env={**os.environ, **environment},
-        cwd=value["cwd"] if isinstance(value.get("cwd"), str) else None,
-    )
-    return ServerEntry(name, target)
+            "malformed_servers",
+            f"{path}: the server {name!r} cannot be started over stdio: {where}: {first['msg']}",
+        ) from None
+    # A line that is not UTF-8 is skipped, not fatal.
+    changes = {"env": {**os.environ, **(found.env or {})}, "encoding_error_handler": "replace"}
+    return found.model_copy(update=changes)
 
 
 class Upstream:
@@ -89,15 +73,15 @@ class Upstream:
         ended: Set once the process has ended.
     """
 
-    def __init__(self, entry: ServerEntry, seconds: float) -> None:
-        self.name = entry.name
+    def __init__(self, name: str, target: mcp.StdioServerParameters, seconds: float) -> None:
+        self.name = name
         self.tools: dict[str, types.Tool] = {}
         self.problem: str | None = None
         self.changes = 0
         self.settled = anyio.Event()
         self.ended = anyio.Event()
         self._scope = anyio.CancelScope()
-        self._entry = entry
+        self._target = target
         self._seconds = seconds
         self._client: mcp.Client | None = None
         self._stale = False
@@ -124,7 +108,7 @@ class Upstream:
             self.ended.set()
 
     async def _keep(self) -> None:
-        transport = repaired(stdio_client(self._entry.target, errlog=sys.stderr), self._warn)
+        transport = repaired(stdio_client(self._target, errlog=sys.stderr), self._warn)
         # With this handshake, a server notifies the client when its tools have changed.
         async with mcp.Client(transport, mode="legacy", message_handler=self._hear) as client:
             self._client = client
