@@ -18,7 +18,7 @@ from conftest import refused
 from crossgate import CrossgateError
 from crossgate._agents.hook.agents import AGENTS
 from crossgate._agents.learning import parking
-from crossgate._agents.learning.parking import BUDGETS, budget_of, list_skills
+from crossgate._agents.learning.parking import BUDGETS, list_skills
 from crossgate._sources.transcripts import Turn
 from hook_home import PDF, SKILLS, Home, furnished
 
@@ -88,34 +88,6 @@ def test_uses_of_two_plugins_are_apart(home: Home, monkeypatch: pytest.MonkeyPat
     skills = {skill.name: skill for skill in list_skills(AGENTS["claude"], str(home.path), turns)}
     uses = {name: skill.uses for name, skill in skills.items() if skill.uses}
     assert uses == {"docs:review": 2, "code:review": 1, "csv-cleaner": 1}
-
-
-def test_settings_change_the_budget(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(home.path))
-    monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
-    monkeypatch.delenv("CLAUDE_PROJECT_DIR", raising=False)
-    work, claude = str(home.path / "work"), AGENTS["claude"]
-
-    def chars() -> tuple[int, int]:
-        budget = budget_of(claude, work)
-        assert budget is not None
-        return budget.chars, budget.description_chars
-
-    assert chars() == (8_000, 1_536)
-    path = home.path / ".claude/settings.json"
-    path.write_text('{"skillListingBudgetFraction": 0.02, "skillListingMaxDescChars": 500}')
-    assert chars() == (16_000, 500)
-    local = home.path / "work/.claude/settings.local.json"
-    local.parent.mkdir()
-    local.write_text('{"skillListingBudgetFraction": 0.05}')
-    assert chars() == (40_000, 500)
-    monkeypatch.setenv("SLASH_COMMAND_TOOL_CHAR_BUDGET", "1234")
-    assert chars() == (1_234, 500)
-    for bad in ('"x"', "0", "-1", "true", "2", "null"):
-        local.write_text(f'{{"skillListingBudgetFraction": {bad}}}')
-        path.write_text("{")
-        monkeypatch.setenv("SLASH_COMMAND_TOOL_CHAR_BUDGET", "0")
-        assert chars() == (8_000, 1_536)
 
 
 def test_only_agents_that_are_here_are_listed(home: Home) -> None:

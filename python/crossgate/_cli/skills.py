@@ -60,13 +60,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _list(options: argparse.Namespace) -> int:
-    from crossgate._agents.learning.parking import budget_of, list_skills, total_tokens
+    from crossgate._agents.learning.parking import BUDGETS, list_skills, total_tokens
 
     turns = list(read_all_turns(options.transcripts))
     agents = [AGENTS[options.agent]] if options.agent else _agents_here()
     lists = {agent.name: list_skills(agent, "", turns) for agent in agents}
     found = {name: skills for name, skills in lists.items() if skills}
-    budgets = {name: budget for name in found if (budget := budget_of(AGENTS[name]))}
+    budgets = {name: BUDGETS[name] for name in found if name in BUDGETS}
     values = [
         {
             "agent": name,

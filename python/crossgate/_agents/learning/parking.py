@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, TypeGuard
+from typing import Literal
 
 from crossgate._agents.hook.agents import AGENTS, Agent
 from crossgate._agents.hook.install import calls_of
-from crossgate._agents.hook.settings import read
 from crossgate._agents.hook.skill_library import (
     PARKED,
     file_of_skill,
@@ -27,14 +25,12 @@ from crossgate._agents.hook.skill_library import (
     is_parked_folder,
     library_of,
     own_folders,
-    project_of,
 )
 from crossgate._agents.learning.adoption import CHARS_PER_TOKEN, bare
 from crossgate._sources.reading import read_sources
 from crossgate._sources.transcripts import Turn
 from crossgate._support.errors import CrossgateError, InputError, SourceError
-from crossgate._support.files import file_lock, read_source
-from crossgate._support.limits import SETTINGS_BYTES
+from crossgate._support.files import file_lock
 from crossgate._values.results import Document
 
 Shown = Literal["full", "shortened", "name only", "parked", "hidden"]
@@ -64,45 +60,7 @@ BUDGETS = {
     "claude": ListBudget(8_000, 1_536, True, "Claude Code 2.1.129"),  # 1 % of 200,000 tokens
     "codex": ListBudget(8_000, 1_024, False, "Codex of November 2026"),
 }
-
-_WINDOW_CHARS = 800_000
-
-
-def budget_of(agent: Agent, folder: str = "") -> ListBudget | None:
-    """Return the budget of an agent in a working folder, with its settings; None if undocumented.
-
-    Args:
-        agent: The agent.
-        folder: The working folder; empty for that of this process.
-    """
-    budget = BUDGETS.get(agent.name)
-    if budget is None or agent.name != "claude":
-        return budget
-    project = project_of(agent, folder)
-    paths = [agent.folder / agent.settings]
-    if project is not None:
-        paths += [project / name for name in (agent.project_settings, *agent.settings_files)]
-    for path in paths:  # the last one takes precedence
-        values = _settings(path)
-        share = values.get("skillListingBudgetFraction")
-        if _is_number(share) and 0 < share <= 1:
-            budget = replace(budget, chars=round(share * _WINDOW_CHARS))
-        longest = values.get("skillListingMaxDescChars")
-        if _is_number(longest) and longest > 0:
-            budget = replace(budget, description_chars=round(longest))
-    chars = os.environ.get("SLASH_COMMAND_TOOL_CHAR_BUDGET", "")
-    return replace(budget, chars=int(chars)) if re.fullmatch(r"[1-9]\d{0,8}", chars) else budget
-
-
-def _settings(path: Path) -> Mapping[str, Any]:
-    try:
-        return read(path, read_source(path, SETTINGS_BYTES))
-    except (OSError, CrossgateError):
-        return {}
-
-
-def _is_number(value: object) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+"""Budgets by name of the agent, without its settings; the others document none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +112,7 @@ def list_skills(agent: Agent, folder: str, turns: Iterable[Turn]) -> list[Listed
         for name in opened:
             count, last = uses.get(name, (0, ""))
             uses[name] = count + 1, max(last, turn.time)
-    budget = budget_of(agent, folder)
+    budget = BUDGETS.get(agent.name)
     hidden = hidden_skills(agent, library, documents)
     entries = [
         _entry(document, name, budget, uses, hidden.get(document.id))
