@@ -264,7 +264,7 @@ def test_rerank_accepts_an_empty_list(run: Any) -> None:
     assert checked(done, "result")["reason"] == "no_candidates"
 
 
-def test_models_list_and_path_show_every_model(run: Any, home: Path) -> None:
+def test_models_list_shows_every_model(run: Any) -> None:
     values = checked(run("models", "list", "--json"), "models_list")
     here = {model["name"]: model["here"] for model in values["models"]}
     assert here["crossgate-embedder-minilm-l6"]
@@ -281,10 +281,6 @@ def test_models_list_and_path_show_every_model(run: Any, home: Path) -> None:
     assert models["bge-reranker-base"]["bytes"] is None
     named = {name for name, model in models.items() if model["terms"]}
     assert named == {"jina-reranker-v2-base-multilingual"}
-    path = checked(run("models", "path", "--json"), "models_path")["path"]
-    assert path == str(home / ".cache" / "crossgate" / "models")
-    path = run("models", "path", "crossgate-router-minilm-l12").out.rstrip("\n")
-    assert (Path(path) / "model.onnx").is_file()
 
 
 def test_licence_must_be_accepted_before_a_pull(run: Any) -> None:
@@ -656,7 +652,6 @@ NASTY = "a\x1b[2J\x1b]0;t\x07\u202eb\r"
     "command",
     [
         ["doctor"],
-        ["models", "path"],
         ["index", f"skills/{NASTY}", "-o", f"{NASTY}.cgx", "--embedder", "none"],
         ["index", "absent" + NASTY, "-o", "out.cgx"],
         ["eval", NASTY, "--modes", "never", "--embedder", "none"],
@@ -720,7 +715,6 @@ BAD: dict[str, tuple[tuple[str | bytes, ...], str]] = {
     "an empty query to rerank": (("rerank", "", "one.jsonl"), "empty_query"),
     "an unknown model to pull": (("models", "pull", "no-such-model"), "unknown_model"),
     "an unknown model to verify": (("models", "verify", "no-such-model"), "unknown_model"),
-    "an unknown model's path": (("models", "path", "no-such-model"), "unknown_model"),
 }
 
 

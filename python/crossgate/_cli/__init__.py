@@ -37,7 +37,7 @@ COMMANDS = {
     "hook": "suggest a skill to an agent on each prompt; `hook install` sets it up",
     "skills": "list an agent's skills with their cost, and park rarely used ones",
     "usage": "show how often an agent used the skills that the hook suggested",
-    "models": "list, pull, verify and find models",
+    "models": "list, pull and verify models",
     "bench": "measure what crossgate costs on this machine",
     "doctor": "check packages, models, rerankers and hooks of this installation",
 }

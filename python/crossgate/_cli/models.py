@@ -1,4 +1,4 @@
-"""`crossgate models`: list, pull, verify and find models."""
+"""`crossgate models`: list, pull and verify models."""
 
 from __future__ import annotations
 
@@ -29,9 +29,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     text = "check the files of models against their hashes"
     verify = subcommand(kinds, "verify", text, _verify)
     verify.add_argument("name", metavar="NAME", nargs="*", help="default: all that are present")
-    text = "print the folder of a model, or of all pulled ones"
-    path = subcommand(kinds, "path", text, _path)
-    path.add_argument("name", metavar="NAME", nargs="?")
 
 
 def _known() -> Iterator[tuple[ModelSpec, bool | None]]:
@@ -106,11 +103,3 @@ def _verify(options: argparse.Namespace) -> int:
     show_result(options.json, {"files": rows}, lines)
     right = all(check.ok for _, check in checks) and all(here is not None for _, here in known)
     return DONE if right else FAILURE
-
-
-def _path(options: argparse.Namespace) -> int:
-    path = (
-        model_files.folder(options.name) if options.name else model_files.cache_folder() / "models"
-    )
-    show_result(options.json, {"path": str(path)}, [str(path)])
-    return DONE
