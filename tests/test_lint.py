@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from conftest import WordEmbedder, refused
 from crossgate import Document, Index
 from crossgate._cli import run as run_command
-from crossgate._lint.checking import hubs, shadows, unfindable
+from crossgate._lint.checking import shadows, unfindable
 from crossgate._lint.library import DocumentNames, LibraryTerms, Places
 from crossgate._lint.sentences import LintedLibrary, Sentence, SentenceResult, own_sentences
 from crossgate._sources.reading import read_sources
@@ -235,27 +235,6 @@ def test_the_command_reads_labels(tmp_path: Path, capsys: pytest.CaptureFixture[
     values = json.loads(capsys.readouterr().out)
     assert [item["code"] for item in values["findings"]] == ["confusion"]
     assert command(folder, "--labels", str(tmp_path / "missing.jsonl")) == 2
-
-
-# Hubs.
-
-
-def test_a_hub_is_reported() -> None:
-    places = {id: [2, 2, 2] for id in "abcd"}
-    (finding,) = hubs(answered(places, head=3))
-    assert (finding.id, finding.others) == ("z0", ("a", "b", "c", "d"))
-    assert "for 100% of all other sentences, from 4 documents" in finding.message
-    assert len(finding.evidence) == 3
-    # The same, for the sentences of two documents alone.
-    assert list(hubs(answered({"a": [2] * 6, "b": [2] * 6}, head=6))) == []
-    assert list(hubs(answered({id: [1, 1, 1] for id in "abcd"}, head=3))) == []
-
-
-def test_a_description_of_many_topics_is_a_hub() -> None:
-    texts = {**CLEAN, "assistant": " ".join(CLEAN.values())}
-    (finding,) = found(documents(texts), "hub")
-    assert finding.id == "assistant"
-    assert len(finding.others) >= 3
 
 
 def test_a_name_of_one_word_counts_only_in_a_referral() -> None:

@@ -71,15 +71,6 @@ UNFOUND_RANKS = 3
 UNFOUND = 1 / 3
 UNFOUND_SENTENCES, UNFOUND_IN_HEAD = 4, 2
 
-# A hub comes up for at least this many times the usual share of the others' sentences, within the
-# bounds, for those of at least three documents. In a small library only rank 1 counts.
-HUB_TIMES = 4.0
-HUB_LEAST, HUB_MOST = 0.03, 0.5
-HUB_OWNERS = 3
-HUB_SMALL = 12
-HUB_FITS = 0.5
-"""A hub must score this share of what the sentence's own whole document scores."""
-
 LIMITS = {"Codex": 1_024, "Claude Code": 1_536}
 """Maximum number of characters of a description in an agent's list of skills, in November 2026.
 
@@ -264,38 +255,6 @@ def unfindable(library: LintedLibrary, shadowed: Container[str] = ()) -> Iterato
         )
 
 
-def hubs(library: LintedLibrary) -> Iterator[Finding]:
-    """Yield the documents that come up for far more of the others' sentences than usual."""
-    count = len(library.documents)
-    ranks = 1 if count < HUB_SMALL else 3
-    threshold = min(HUB_MOST, max(HUB_LEAST, HUB_TIMES * ranks / count))
-    answers_of: dict[str, list[SentenceResult]] = defaultdict(list)
-    for answer in library.answers:
-        least = max(library.floor, HUB_FITS * answer.repeated)
-        ahead = [id for id, score in answer.others[:ranks] if score >= least]
-        for id in ahead[: ranks - (answer.rank <= ranks)]:
-            answers_of[id].append(answer)
-    for id, answers in answers_of.items():
-        share = len(answers) / (len(library.answers) - len(library.by_owner[id]))
-        # One example per owner.
-        first = {answer.sentence.id: answer.sentence for answer in reversed(answers)}
-        owners = sorted(first)
-        if share < threshold or len(owners) < HUB_OWNERS:
-            continue
-        where = "first" if ranks == 1 else f"among the first {ranks}"
-        yield library.places.finding(
-            "hub",
-            library.documents[id],
-            f"{id} is {where} for {share:.0%} of all other sentences, from "
-            f"{counted(len(owners), 'document')}; the limit is {threshold:.0%}",
-            [library.evidence(first[owner], f"({owner})") for owner in owners[:_EXAMPLES]],
-            "Remove words from the description that others share, and say what only this one is "
-            "for.",
-            others=owners,
-            hurt=share,
-        )
-
-
 def long_descriptions(library: LintedLibrary) -> Iterator[Finding]:
     """Yield the skills whose descriptions at least one agent cuts off."""
     for document in library.documents.values():
@@ -323,7 +282,6 @@ _ORDER = (
     "confusion",
     "shadowed",
     "unfindable",
-    "hub",
     "long_description",
     "suspect_text",
 )
@@ -416,7 +374,6 @@ def lint(
         *confusions(linted, private, prompts or {}, blend),
         *shadowed,
         *unfindable(linted, {finding.id for finding in shadowed}),
-        *hubs(linted),
         *long_descriptions(linted),
         *(found for document in ordered for found in _audited(document, linted.places)[1]),
     ]
