@@ -17,7 +17,10 @@ from crossgate._agents.hook.options import HookOptions, Inject
 from crossgate._agents.hook.session_state import Session
 from crossgate._agents.hook.skill_library import (
     SkillLibrary,
+    file_of,
+    folder_of,
     is_parked_folder,
+    name_in_agent,
     was_indexed,
     why_unwritable,
 )
@@ -290,8 +293,8 @@ def _refused(result: RouteResult, options: HookOptions, library: SkillLibrary) -
     """Return the ids of hits that are denied by name or deleted."""
     refused = []
     for hit in result.hits:
-        path = file_of(hit)
-        names = {_name_in_agent(hit, path, library), os.path.basename(os.path.dirname(path))}
+        path = file_of(hit.document)
+        names = {name_in_agent(hit.document, library.namespaces), folder_of(hit.document)}
         unusable = path and not options.index and not os.path.exists(path)
         if hit.id not in options.deny and (unusable or not names.isdisjoint(options.deny)):
             refused.append(hit.id)
@@ -504,27 +507,11 @@ def _is_hidden(hit: Hit, options: HookOptions) -> bool:
 
 
 def _pick(hit: Hit, library: SkillLibrary) -> Pick:
-    path = file_of(hit)
     return Pick(
-        name=_name_in_agent(hit, path, library),
+        name=name_in_agent(hit.document, library.namespaces),
         id=hit.id,
-        path=path,
+        path=file_of(hit.document),
         summary=hit.document.text,
         excerpt=hit.excerpt,
         body=hit.document.body,
     )
-
-
-def _name_in_agent(hit: Hit, path: str, library: SkillLibrary) -> str:
-    """Return the name by which the agent knows a skill: that of its folder, after its plug-in's."""
-    name = os.path.basename(os.path.dirname(path)) or hit.document.title or hit.id
-    plugin = library.namespaces.get(str(hit.document.metadata.get("root", "")))
-    return f"{plugin}:{name}" if plugin else name
-
-
-def file_of(hit: Hit) -> str:
-    """Return the path of a skill's file, or an empty string if the index does not hold it."""
-    root, path = hit.document.metadata.get("root"), hit.document.metadata.get("path")
-    if not isinstance(root, str) or not isinstance(path, str):
-        return ""
-    return str(Path(root, path))

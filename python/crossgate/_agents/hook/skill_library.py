@@ -278,18 +278,33 @@ def hidden_skills(
     first: dict[tuple[str, str, str], Document] = {}
     hidden: dict[str, str] = {}
     for document in documents:
-        root, folder = str(document.metadata["root"]), file_of_skill(document).parent.name
-        loaded = first.setdefault(
-            (library.namespaces.get(root, ""), document.title, folder), document
-        )
+        root = str(document.metadata["root"])
+        key = library.namespaces.get(root, ""), document.title, folder_of(document)
+        loaded = first.setdefault(key, document)
         if loaded.metadata["root"] != root:
-            hidden[document.id] = str(file_of_skill(loaded))
+            hidden[document.id] = file_of(loaded)
     return hidden
 
 
-def file_of_skill(document: Document) -> Path:
-    """Return the SKILL.md of a skill that was read from a folder."""
-    return Path(str(document.metadata["root"]), str(document.metadata["path"]))
+def file_of(document: Document) -> str:
+    """Return the path of a skill's file, or an empty string if the index does not hold it."""
+    root, path = document.metadata.get("root"), document.metadata.get("path")
+    return str(Path(root, path)) if isinstance(root, str) and isinstance(path, str) else ""
+
+
+def folder_of(document: Document) -> str:
+    """Return the name of a skill's folder; empty without one."""
+    return os.path.basename(os.path.dirname(file_of(document)))
+
+
+def name_in_agent(document: Document, namespaces: Mapping[str, str]) -> str:
+    """Return the name by which the agent knows a skill: that of its folder, after its plug-in's.
+
+    `namespaces` has the names of plug-ins by their folders of skills.
+    """
+    name = folder_of(document) or document.title or document.id
+    plugin = namespaces.get(str(document.metadata.get("root", "")))
+    return f"{plugin}:{name}" if plugin else name
 
 
 def build(agent: Agent, library: SkillLibrary, progress: Any = None) -> tuple[int, list[str]]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from crossgate._agents.hook.agents import AGENTS, Agent
 from crossgate._agents.hook.install import calls_of, index_if_stale, options_in
 from crossgate._agents.hook.options import BadHookOptions, HookOptions
-from crossgate._agents.hook.skill_library import library_of
+from crossgate._agents.hook.skill_library import folder_of, library_of
 from crossgate._retrieval.document_index import Index, id_of
 from crossgate._sources.examples import (
     Example,
@@ -184,8 +184,7 @@ def _id(index: Index, name: str) -> str:
     except InputError:
         folder = name.rpartition(":")[2]  # the agent shows the name of the plug-in before it
         for id in index:
-            path = str(index[id].metadata.get("path", ""))
-            if folder and folder in (id, os.path.basename(os.path.dirname(path))):
+            if folder and folder in (id, folder_of(index[id])):
                 return id
         raise
 

@@ -19,11 +19,12 @@ from crossgate._agents.hook.agents import AGENTS, Agent
 from crossgate._agents.hook.install import calls_of
 from crossgate._agents.hook.skill_library import (
     PARKED,
-    file_of_skill,
+    file_of,
     hidden_skills,
     hook_folder,
     is_parked_folder,
     library_of,
+    name_in_agent,
     own_folders,
 )
 from crossgate._agents.learning.adoption import CHARS_PER_TOKEN, bare
@@ -99,7 +100,7 @@ def list_skills(agent: Agent, folder: str, turns: Iterable[Turn]) -> list[Listed
         documents = read_sources(library.sources, kind="skills").documents
     except SourceError:  # no usable skill
         documents = ()
-    names = [_name(document, library.namespaces) for document in documents]
+    names = [name_in_agent(document, library.namespaces) for document in documents]
     known = {name.lower() for name in names}
     by_bare = {bare(name): name.lower() for name in names}
     uses: dict[str, tuple[int, str]] = {}
@@ -124,13 +125,6 @@ def list_skills(agent: Agent, folder: str, turns: Iterable[Turn]) -> list[Listed
     return _with_budget(order, budget)
 
 
-def _name(document: Document, namespaces: Mapping[str, str]) -> str:
-    """Return the name by which the agent knows a skill."""
-    plugin = namespaces.get(str(document.metadata["root"]))
-    name = file_of_skill(document).parent.name
-    return f"{plugin}:{name}" if plugin else name
-
-
 def _entry(
     document: Document,
     name: str,
@@ -144,7 +138,7 @@ def _entry(
         shown = "parked"
     chars = len(name) + len(description) + _ENTRY_CHARS
     count, last = uses.get(name.lower(), (0, "")) if shown != "hidden" else (0, "")
-    path = file_of_skill(document)
+    path = Path(file_of(document))
     return ListedSkill(
         name=name,
         path=path,

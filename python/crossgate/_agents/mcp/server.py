@@ -16,7 +16,7 @@ from mcp.server.stdio import stdio_server
 from mcp.types import ToolAnnotations
 from pydantic import BaseModel, Field
 
-from crossgate._agents.hook.answer import file_of
+from crossgate._agents.hook.skill_library import file_of
 from crossgate._agents.mcp.served_skills import ROOT, ServedSkills, SkillServer, offer_files
 from crossgate._agents.mcp.unparsable_messages import answering
 from crossgate._core import __version__
@@ -315,7 +315,7 @@ def _offer_reranking(made: MCPServer, options: dict[str, Any]) -> None:
 
 
 def _skill(hit: Hit) -> FoundSkill:
-    path = file_of(hit)
+    path = file_of(hit.document)
     # A path that had to be changed could not be opened.
     is_plain = path and sanitize_line(path) == path
     served = hit.document.metadata
