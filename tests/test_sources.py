@@ -1371,9 +1371,6 @@ def test_invalid_candidate_is_refused(lines: list[str], says: str) -> None:
     assert says in refused("malformed_candidate", read_candidates, lines, name="c")
 
 
-# --- imports ----------------------------------------------------------------------------------
-
-
 # --- bodies and tools ------------------------------------------------------------------------
 
 
