@@ -29,7 +29,7 @@ from crossgate._retrieval.document_index import Index
 from crossgate._sources.common import Unusable
 from crossgate._sources.tools import tool_from
 from crossgate._support.errors import CrossgateError, first_line
-from crossgate._support.sanitize import sanitize_quotation
+from crossgate._support.sanitize import sanitize_line, sanitize_quotation
 
 _PATIENCE_SECONDS = 3.0
 """Time that a search waits for starting servers, for changed tools, and for vectors."""
@@ -192,11 +192,11 @@ class Proxy:
                 values["confidence"], values["reason"] = result.confidence, result.reason
                 values["any_fits"] = result.any_fits
                 values["degraded"] = [
-                    {"code": degradation.code, "detail": degradation.detail}
+                    {"code": degradation.code, "detail": sanitize_line(degradation.detail)}
                     for degradation in result.degraded
                 ]
         except CrossgateError as error:
-            return failed_call(f"{error.code}: {error}")
+            return failed_call(f"{error.code}: {sanitize_line(str(error))}")
         text = types.TextContent(type="text", text=json.dumps(values, ensure_ascii=False))
         return types.CallToolResult(content=[text], structured_content=values)
 

@@ -351,7 +351,7 @@ def _verdict(result: RouteResult) -> dict[str, Any]:
 
 
 def _note(note: Degradation | ResultWarning) -> DecisionNote:
-    return DecisionNote(code=note.code, detail=note.detail)
+    return DecisionNote(code=note.code, detail=sanitize_line(note.detail))  # it may name an id
 
 
 @contextmanager
@@ -360,4 +360,4 @@ def _explained() -> Iterator[None]:
     try:
         yield
     except CrossgateError as error:
-        raise ToolError(f"{error.code}: {error}") from error
+        raise ToolError(f"{error.code}: {sanitize_line(str(error))}") from error
