@@ -149,7 +149,7 @@ _IDS_SHOWN = 3
 
 STYLE = """
 .queries { margin: 1rem 0; } .queries form { display: flex; flex-wrap: wrap; gap: .5rem; }
-.queries input, .queries select, .queries form button { font: inherit; font-size: .9rem;
+.queries input, .queries select { font: inherit; font-size: .9rem;
   padding: .3rem .5rem; color: var(--text); background: var(--panel);
   border: 1px solid var(--rule); border-radius: 4px; max-width: 100%; }
 .queries input { flex: 1 1 14rem; min-width: 0; }
@@ -186,12 +186,12 @@ th[aria-sort="descending"] button::after { content: " \\2193"; }
 noscript { color: var(--soft); }
 """
 
-# Works on every table of the page. Nothing is loaded, and nothing leaves the page without a click.
+# Works on every table of the page. Nothing is loaded, and nothing leaves the page.
 SCRIPT = """
 for (const box of document.querySelectorAll(".queries")) {
   const form = box.querySelector("form"), rows = [...box.querySelectorAll("tbody tr")];
   const count = box.querySelector("output");
-  const shown = () => rows.filter(row => !row.hidden);
+
   const filter = () => {
     const words = form.search.value.toLowerCase().split(/\\s+/).filter(Boolean);
     for (const row of rows) {
@@ -200,24 +200,11 @@ for (const box of document.querySelectorAll(".queries")) {
         && (!form.outcome.value || row.dataset.outcome === form.outcome.value)
         && (!form.kind || !form.kind.value || row.dataset.kind === form.kind.value));
     }
-    count.textContent = shown().length + " of " + rows.length;
+    count.textContent = rows.filter(row => !row.hidden).length + " of " + rows.length;
   };
   form.addEventListener("input", filter);
   form.addEventListener("submit", event => event.preventDefault());
-  form.save.addEventListener("click", () => {
-    // The apostrophe keeps a spreadsheet from taking a cell for a formula.
-    const text = node => node.dataset.whole ?? node.textContent;
-    const safe = text => text.replace(/^[=+@\\t\\r-]/, "'$&").replace(/"/g, '""');
-    const cell = node => '"' + safe(text(node)) + '"';
-    const lines = [box.querySelector("thead tr"), ...shown()]
-      .map(row => [...row.cells].map(cell).join(","));
-    const link = document.createElement("a");
-    link.href = URL.createObjectURL(new Blob(["\\ufeff" + lines.join("\\r\\n")],
-      { type: "text/csv" }));
-    link.download = "queries.csv";
-    link.click();
-    URL.revokeObjectURL(link.href);
-  });
+
   const body = box.querySelector("tbody"), heads = [...box.querySelectorAll("thead th")];
   heads.forEach((head, column) => {
     const button = document.createElement("button");
@@ -257,9 +244,9 @@ def queries_table(queries: Sequence[Answered], mode: str) -> Iterator[str]:
         yield '<select name="kind" aria-label="kind"><option value="">all kinds</option>'
         yield "".join(f'<option value="{escape(kind)}">{escape(kind)}</option>' for kind in kinds)
         yield "</select>"
-    yield '<button name="save" type="button">Save as CSV</button>'
+
     yield '<output class="soft"></output></form>'
-    yield "<noscript>Searching and saving need JavaScript; the table is complete.</noscript>"
+    yield "<noscript>Searching needs JavaScript; the table is complete.</noscript>"
     titles = ["query", *(["kind"] if kinds else []), "fits", "picked", "outcome"]
     titles += ["confidence", "decided by", "stage", "id"]
     head = "".join(f"<th>{explained(title)}</th>" for title in titles)
@@ -284,15 +271,12 @@ def _query_row(query: Answered, *, with_kind: bool) -> str:
 
 
 def _ids(ids: Sequence[str]) -> str:
-    """Return a cell with the first ids; all are shown on hover, and saved."""
+    """Return a cell with the first ids; all are shown on hover."""
     whole, more = escape(", ".join(ids)), len(ids) - _IDS_SHOWN
     if more <= 0:
         return f'<td class="ids">{whole}</td>'
     first = escape(", ".join(ids[:_IDS_SHOWN]))
-    return (
-        f'<td class="ids" title="{whole}" data-whole="{whole}">{first} '
-        f'<span class="soft">and {more} more</span></td>'
-    )
+    return f'<td class="ids" title="{whole}">{first} <span class="soft">and {more} more</span></td>'
 
 
 def html_report(reports: Sequence[Report]) -> str:
