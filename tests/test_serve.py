@@ -385,6 +385,17 @@ def test_request_without_the_key_is_refused(served: Served) -> None:
         assert (answer.status_code, answer.json()["code"]) == (401, "unauthorized")
 
 
+@pytest.mark.parametrize("key", ["ключ", os.fsdecode(b"caf\xe9")])
+def test_key_may_have_any_bytes(key: str) -> None:
+    from crossgate._serving.request_limits import Guard, Limits
+
+    async def app(*_: Any) -> None: ...
+
+    guard = Guard(app, limits=Limits(), key=key)
+    assert guard._has_key("/route", f"Bearer {os.fsencode(key).decode('latin-1')}")
+    assert not guard._has_key("/route", "Bearer other")
+
+
 def asked_as(served: Served, host: str) -> tuple[int, str | None]:
     answer = served.get("/v2/rerank", Host=host)
     return answer.status_code, answer.json()["code"]

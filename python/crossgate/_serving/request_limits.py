@@ -219,7 +219,7 @@ class Guard:
             return True
         scheme, _, key = authorization.partition(" ")
         return scheme.lower() == "bearer" and hmac.compare_digest(
-            key.strip().encode("latin-1"), self._key.encode("utf-8")
+            key.strip().encode("latin-1"), self._key.encode("utf-8", "surrogateescape")
         )
 
     async def _read(self, receive: Receive) -> bytes | None:
