@@ -254,6 +254,25 @@ def test_no_program_that_a_repository_names_is_run(home: Home, place: str, files
     assert not run.exists()
 
 
+def test_no_link_of_a_project_is_written_through(home: Home) -> None:
+    work, mine = home.path / "work", home.path / "mine.json"
+    mine.write_text("{}")
+    home.skill("deploy", "Ship the service to staging", below="work/.claude")
+    (work / ".claude/skills-parked").symlink_to(home.path / ".claude/skills")
+    (work / ".claude/settings.json").symlink_to(mine)
+    (work / ".opencode/plugins").mkdir(parents=True)
+    (work / ".opencode/plugins/crossgate.js").symlink_to(mine)
+    before = contents(home.path / ".claude/skills")
+    assert home.run("skills", "park", "deploy").returncode == 2
+    for agent in ("claude", "opencode"):
+        for verb in ("install", "uninstall"):
+            done = home.run("hook", verb, "--project", "--agent", agent)
+            assert (done.returncode, "leads out of the project" in done.stderr) == (3, True)
+        home.run("hook", "uninstall", "--agent", agent)
+    assert mine.read_text() == "{}"
+    assert contents(home.path / ".claude/skills") == before
+
+
 def test_moves_before_a_failure_are_named(home: Home) -> None:
     blocked = home.path / "work/.claude/skills-parked"
     home.skill("deploy", "Ship the service to staging", below="work/.claude")

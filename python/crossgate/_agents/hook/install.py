@@ -22,6 +22,7 @@ from crossgate._agents.hook.skill_library import (
     SkillLibrary,
     build,
     is_stale,
+    is_within,
     library_of,
     project_of,
 )
@@ -92,7 +93,7 @@ def install(
         usable = " and ".join(name for name, other in AGENTS.items() if other.task_tools)
         anyway = "" if agent.event else f", and {agent.name} calls the hook for tasks anyway"
         raise InputError("out_of_range", f"--subagents is for {usable}{anyway}: leave it out")
-    path = settings_of(agent, project=project)
+    path = _writable_settings(agent, project=project)
     notes: list[str] = []
     if not project:  # the path of a project differs between machines
         options = anchored(options)
@@ -145,7 +146,7 @@ def uninstall(agent: Agent, *, project: bool) -> tuple[Path, bool]:
         SourceError: `unwritable` if the file cannot be written.
         InputError: `malformed_setting` for settings that cannot be edited without harm.
     """
-    path = settings_of(agent, project=project)
+    path = _writable_settings(agent, project=project)
     if agent.event:
         ours = bool(settings.command_in(path, agent))
         edited = settings.edit(path, lambda values: settings.without_hook(values, agent), ours=ours)
@@ -159,6 +160,20 @@ def uninstall(agent: Agent, *, project: bool) -> tuple[Path, bool]:
         return path, False
     except OSError as error:
         raise SourceError("unwritable", f"cannot remove {path}: {error.strerror}") from error
+
+
+def _writable_settings(agent: Agent, *, project: bool) -> Path:
+    """Return the settings file, as `settings_of` does.
+
+    Raises:
+        SourceError: `unwritable` if a link of a project, which is not trusted, leads out of it.
+    """
+    path = settings_of(agent, project=project)
+    if project and not is_within(path, project_of(agent, "") or Path.cwd()):
+        target = os.path.realpath(path)
+        message = f"cannot write {path}: a link leads out of the project, to {target}: remove it"
+        raise SourceError("unwritable", message)
+    return path
 
 
 def settings_of(agent: Agent, *, project: bool) -> Path:

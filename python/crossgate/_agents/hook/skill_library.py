@@ -130,9 +130,21 @@ def library_of(agent: Agent, folder: str, extra: Iterable[str] = ()) -> SkillLib
 
 
 def own_folders(agent: Agent) -> list[str]:
-    """Return the folders of an agent's own skills here, parked ones included."""
-    own = _own_folders(agent, project_of(agent, ""), Path.home())
-    return [str(path) + suffix for path, _ in own for suffix in ("", PARKED)]
+    """Return the folders of an agent's own skills here, parked ones included.
+
+    Folders of a project are left out if a link leads out of it, since skills are moved in them.
+    """
+    folders: list[str] = []
+    for path, within in _own_folders(agent, project_of(agent, ""), Path.home()):
+        pair = [str(path), str(path) + PARKED]
+        if within is None or all(is_within(folder, within) for folder in pair):
+            folders += pair
+    return folders
+
+
+def is_within(path: str | Path, folder: Path) -> bool:
+    """Return whether a path is below a folder, with all links resolved."""
+    return os.path.realpath(path).startswith(os.path.join(os.path.realpath(folder), ""))
 
 
 def _own_folders(agent: Agent, project: Path | None, home: Path) -> list[tuple[Path, Path | None]]:
