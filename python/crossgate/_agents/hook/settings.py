@@ -7,6 +7,7 @@ import os
 import re
 import tomllib
 from codecs import BOM_UTF8
+from collections import Counter
 from collections.abc import Callable
 from decimal import Decimal
 from math import isfinite
@@ -24,6 +25,9 @@ BACKUP = ".before-crossgate"
 
 _OURS = re.compile(r"\bcrossgate\b.*?\shook\s+([a-z]+)\b", re.DOTALL)
 _LOCK_SECONDS = 10.0
+_MOST_DOTS = 200
+"""Maximum number of dots in a line of TOML: Python's parser takes 40 minutes for 500,000 parts of a
+key."""
 _SECONDS = 10
 """Time limit of the hook in the settings; longer than the limit of the hook itself."""
 
@@ -106,6 +110,8 @@ def switch_in(path: Path, agent: Agent, *, managed: bool = False) -> str:
     try:
         data = _bytes(path)
         is_toml = path.suffix == ".toml"
+        if is_toml and any(line.count(b".") > _MOST_DOTS for line in data.split(b"\n")):
+            return ""
         values = tomllib.loads(data.decode("utf-8-sig")) if is_toml else read(path, data)
     except (SourceError, ValueError, RecursionError):  # InputError is a ValueError
         return ""
@@ -284,7 +290,8 @@ def _is_ours(hook: Any, agent: Agent) -> bool:
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) != len(pairs):
-        twice = next(key for count, (key, _) in enumerate(pairs) if key in dict(pairs[:count]))
+        counts = Counter(key for key, _ in pairs)
+        twice = next(key for key, count in counts.items() if count > 1)
         raise ValueError(f"the key {twice[:40]!r} occurs twice in one object")
     return values
 
