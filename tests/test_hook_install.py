@@ -17,7 +17,7 @@ import pytest
 from crossgate._agents.hook import shell
 from crossgate._agents.hook.agents import AGENTS
 from crossgate._agents.hook.install import switched_off, temporary_environment
-from crossgate._agents.hook.settings import read, switch_in
+from crossgate._agents.hook.settings import command_in, read, switch_in
 from crossgate._cli import run
 from crossgate._support.errors import InputError
 from hook_home import CROSSGATE, PDF, Home, furnished
@@ -726,7 +726,7 @@ def test_the_opencode_plugin_adds_the_context(home: Home, tmp_path: Path) -> Non
 
 @pytest.mark.timeout(20)
 def test_hostile_settings_of_a_project_are_read_in_time(tmp_path: Path) -> None:
-    """Both took minutes to hours."""
+    """Each took minutes to hours."""
     toml, plain = tmp_path / "config.toml", tmp_path / "settings.json"
     toml.write_text("[features]\nhooks = false\n")
     assert switch_in(toml, AGENTS["codex"]) == "features.hooks: false"
@@ -735,3 +735,6 @@ def test_hostile_settings_of_a_project_are_read_in_time(tmp_path: Path) -> None:
     keys = ", ".join(f'"{number}": 1' for number in range(80_000))
     with pytest.raises(InputError, match="'79999' occurs twice"):
         read(plain, f'{{{keys}, "79999": 2}}'.encode())
+    hook = {"type": "command", "command": "crossgate " * 80_000}
+    plain.write_text(json.dumps({"hooks": {"UserPromptSubmit": [{"hooks": [hook]}]}}))
+    assert command_in(plain, AGENTS["claude"]) == ""

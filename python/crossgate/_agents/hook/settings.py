@@ -23,7 +23,8 @@ from crossgate._support.wording import type_of
 
 BACKUP = ".before-crossgate"
 
-_OURS = re.compile(r"\bcrossgate\b.*?\shook\s+([a-z]+)\b", re.DOTALL)
+_CROSSGATE = re.compile(r"\bcrossgate\b")
+_HOOK = re.compile(r"\shook\s+([a-z]+)\b")
 _LOCK_SECONDS = 10.0
 _MOST_DOTS = 200
 """Maximum number of dots in a line of TOML: Python's parser takes 40 minutes for 500,000 parts of a
@@ -283,7 +284,8 @@ def _without(group: Any, agent: Agent) -> Any:
 
 def _is_ours(hook: Any, agent: Agent) -> bool:
     command = hook.get("command") if isinstance(hook, dict) else None
-    match = _OURS.search(command) if isinstance(command, str) else None
+    program = _CROSSGATE.search(command) if isinstance(command, str) else None
+    match = _HOOK.search(program.string, program.end()) if program else None
     return match is not None and match[1] == agent.name
 
 
