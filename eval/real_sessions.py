@@ -133,11 +133,17 @@ def decide(data: Path, library: str, options: argparse.Namespace) -> list[Decisi
     return found
 
 
-def calibration_error(pairs: Sequence[tuple[float, bool]]) -> float:
-    """Return the expected calibration error in ten bins of equal width."""
+def binned(pairs: Sequence[tuple[float, bool]]) -> dict[int, list[tuple[float, bool]]]:
+    """Return the pairs in ten bins of equal width."""
     bins: dict[int, list[tuple[float, bool]]] = defaultdict(list)
     for probability, right in pairs:
         bins[min(int(probability * BINS), BINS - 1)].append((probability, right))
+    return bins
+
+
+def calibration_error(pairs: Sequence[tuple[float, bool]]) -> float:
+    """Return the expected calibration error in ten bins of equal width."""
+    bins = binned(pairs)
     gaps = [abs(sum(p for p, _ in each) - sum(r for _, r in each)) for each in bins.values()]
     return sum(gaps) / len(pairs)
 
@@ -181,19 +187,34 @@ def table(decisions: Sequence[Decision]) -> dict[str, float]:
         "musts named or listed": share([*shown, *offered], needed),
         "needless, parked": share([one for one in useless if one.named or one.listed], useless),
         "calibration error, confidence": round(
-            calibration_error(
-                [(o.confidence, {*o.ids[:1]} <= o.right) for o in decisions if o.ids]
-            ),
+            calibration_error(of_confidence(decisions)),
             3,
         ),
-        "calibration error, any_fits": round(
-            calibration_error([(one.any_fits, bool(one.right)) for one in decisions]), 3
-        ),
+        "calibration error, any_fits": round(calibration_error(of_any_fits(decisions)), 3),
     }
 
 
+def of_confidence(decisions: Sequence[Decision]) -> list[tuple[float, bool]]:
+    """Return the confidence of each decision, and whether the first candidate is right."""
+    return [(one.confidence, {*one.ids[:1]} <= one.right) for one in decisions if one.ids]
+
+
+def of_any_fits(decisions: Sequence[Decision]) -> list[tuple[float, bool]]:
+    """Return the probability that any skill fits, and whether one does."""
+    return [(one.any_fits, bool(one.right)) for one in decisions]
+
+
+def print_reliability(name: str, pairs: Sequence[tuple[float, bool]]) -> None:
+    """Print number, mean probability and share of right ones for each bin."""
+    print(f"\n{name:30}{'prompts':>13}{'mean':>13}{'right':>13}")
+    for number, each in sorted(binned(pairs).items()):
+        mean, right = (sum(pair[place] for pair in each) / len(each) for place in (0, 1))
+        bounds = f"{number / BINS:g} to {(number + 1) / BINS:g}"
+        print(f"{bounds:30}{len(each):>13}{mean:>13.2f}{right:>13.2f}")
+
+
 def main() -> None:
-    """Read the arguments and print the table."""
+    """Read the arguments and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path, help="folder of the public sets")
     parser.add_argument("--split", default="dev")
@@ -206,6 +227,8 @@ def main() -> None:
     print(f"{'':30}" + "".join(f"{name:>13}" for name in tables))
     for row in tables["all"]:
         print(f"{row:30}" + "".join(f"{values[row]:>13}" for values in tables.values()))
+    print_reliability("confidence", of_confidence(pooled))
+    print_reliability("any_fits", of_any_fits(pooled))
 
 
 if __name__ == "__main__":

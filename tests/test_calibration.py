@@ -28,7 +28,7 @@ from commands import Run as Done
 from conftest import LIBRARY, golden, refused, skills, without_date
 from crossgate import PairScore, Policy, Profile, _core
 from crossgate import _cli as cli
-from crossgate._calibration import calibrating, shortlist_promises
+from crossgate._calibration import base_rate, calibrating, shortlist_promises
 from crossgate._calibration import fits as fit_module
 from crossgate._calibration.fits import (
     CAUTION,
@@ -1550,7 +1550,7 @@ def test_refused_command_writes_no_file(
         ((path, "-o", output, "--profile", stranger), 2, "profile_mismatch"),
         ((path, "-o", output, "--profile", tmp_path / "absent.json"), 2, "profile_missing"),
         # Before the data is read.
-        (("nowhere", "-o", output, "--profile", "session"), 2, "out_of_range"),
+        (("--from-log", "x", "-o", output, "--profile", "session"), 2, "out_of_range"),
         (("nowhere", "-o", tmp_path / "absent" / "x.json"), 3, "profile_unwritable"),
         (("nowhere", "-o", tmp_path), 3, "profile_unwritable"),
         (("nowhere", "-o", tmp_path / ("x" * 250)), 3, "profile_unwritable"),
@@ -1568,6 +1568,47 @@ def test_refused_command_writes_no_file(
         assert (done.code, done.out) == (2, "")
         assert "usage: crossgate calibrate" in done.err
     assert sorted(os.listdir(tmp_path)) == ["a.run.jsonl", "noise.run.jsonl", "stranger.json"]
+
+
+def test_a_profile_for_sessions_is_moved_to_the_share_of_prompts_that_need_a_skill(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "mine.json"
+    done = here(
+        "eval/sessions",
+        "--limit",
+        "60",
+        "--profile",
+        "session",
+        "-o",
+        output,
+        "--json",
+        capsys=capsys,
+    )
+    assert done.code == 0
+    said = json.loads(done.out)
+    former, fitted = read_profile("session"), read_profile(output)
+    assert (said["prompts"], fitted.session, fitted.reranker) == (60, True, None)
+    assert abs(said["any_fits"]["after"] - said["fitting"]) < abs(
+        said["any_fits"]["before"] - said["fitting"]
+    )
+    moved, model = fitted.any_fits.stage1, former.any_fits.stage1
+    assert moved is not None and model is not None and moved.intercept != model.intercept
+    same = fitted.replace(name="session", any_fits=former.any_fits, fitted=former.fitted)
+    assert same == former
+
+
+@given(st.lists(st.tuples(st.floats(-20, 20), st.booleans()), min_size=1, max_size=40))
+def test_the_shift_of_log_odds_has_the_least_penalised_loss(
+    prompts: list[tuple[float, bool]],
+) -> None:
+    odds, fits = (np.array(column, float) for column in zip(*prompts, strict=True))
+
+    def loss(value: float) -> float:
+        return float((np.logaddexp(0, odds + value) - fits * (odds + value)).sum() + value**2 / 2)
+
+    found = base_rate.shift(odds, fits)
+    assert all(loss(found) <= loss(found + step) + 1e-9 for step in (-1.0, -1e-3, 1e-3, 1.0))
 
 
 def test_missing_scipy_is_named_in_the_error(tmp_path: Path, run: Run) -> None:

@@ -144,13 +144,6 @@ def run(options: argparse.Namespace) -> int:
         covered=tuple(options.coverage_of),
     )
     before = None if options.profile is None else read_profile(options.profile)
-    if before is not None and before.session:
-        raise InputError(
-            "out_of_range",
-            f"{options.profile} is a profile for sessions, which has no stage 2 to calibrate. "
-            "`crossgate usage --what-if '--min-confidence 0.7'` shows what other thresholds of the "
-            "hook would do, and `crossgate hook install --min-confidence 0.7` sets them",
-        )
     output = Path(options.output)
     try:
         try_writing(output)
@@ -158,6 +151,9 @@ def run(options: argparse.Namespace) -> int:
         raise unwritable(output, error) from error
     if options.html:
         check_writable(Path(options.html))
+    name = options.name or output.name.removesuffix(".json").removesuffix(".profile")
+    if before is not None and before.session:
+        return _fit_session(options, before, output, name)
     subjects: list[Subject] = []
     if options.from_log is not None:
         runs = [_logged_run(options.from_log, options)]
@@ -170,7 +166,7 @@ def run(options: argparse.Namespace) -> int:
             runs,
             objective,
             before=before,
-            name=options.name or output.name.removesuffix(".json").removesuffix(".profile"),
+            name=name,
             any_corpus=options.any_corpus,
             seed=options.seed,
             command=shlex.join(["crossgate", *options.arguments]),
@@ -206,6 +202,42 @@ def run(options: argparse.Namespace) -> int:
         )
     else:
         show(render_calibration(fitted, objective.describe(), output))
+    return DONE
+
+
+def _fit_session(options: argparse.Namespace, before: Profile, output: Path, name: str) -> int:
+    """Fit a profile for sessions, which has no stage 2, to how often prompts need a document."""
+    from crossgate._calibration.base_rate import fit_base_rate
+    from crossgate._values.profile_files import profile_values, write_profile
+
+    if options.from_log is not None:
+        message = f"--from-log does not say which prompts need nothing, as {before.name} needs: "
+        raise InputError("out_of_range", f"{message}give labels, or --from-transcripts")
+    written: set[Path] = set()
+    runs = [
+        run_of(subject, options, ("never",), written=written)
+        for subject in subjects_of(options.dataset)
+    ]
+    fitted = fit_base_rate(runs, before, name=name)
+    write_profile(output, fitted.profile)
+    first, second = fitted.log_loss
+    values = {
+        "schema": SCHEMA,
+        "output": str(output),
+        "profile": profile_values(fitted.profile),
+        "prompts": fitted.prompts,
+        "fitting": fitted.fitting,
+        "any_fits": {"before": fitted.before, "after": fitted.after},
+        "log_loss": {"before": first, "after": second},
+    }
+    text = (
+        f"{output}: how often prompts need a document\n\n"
+        f"{fitted.fitting:.1%} of {counted(fitted.prompts, 'prompt')} have a fitting document.\n"
+        f"The mean probability was {fitted.before:.1%}; it is {fitted.after:.1%}, and the log loss "
+        f"{second:.3f} instead of {first:.3f}, for prompts that the fit has not seen.\n"
+        f"The hook uses it: `crossgate hook install --profile {output}`"
+    )
+    show(dump(values) if options.json else text)
     return DONE
 
 
