@@ -37,6 +37,9 @@ ANSWERABLE, EDITED, UNRELATED, SECTIONS, MEDICINE = 5000, 3000, 1500, 1000, 1000
 # Weight of the squared distance from the logit of START.
 TAUGHT = 0.02
 
+# The questions of a row of our own, each with the passage that answers it.
+QUESTIONS = {"question": "answer", "mention_question": "mention", "sibling_question": "sibling"}
+
 # A word that names something: capitalised, not the first of a sentence, or with a digit.
 NAME = re.compile(r"(?<=[a-z,] )(?:[A-Z][\w'-]+)(?: [A-Z][\w'-]+)*|\b\d[\d,.]*\b")
 
@@ -195,8 +198,29 @@ def other_pairs(
             yield Pair(question, passage, answers, taught=True)
 
 
-def all_pairs(data: Path, written: Path | None, repeat: int) -> list[Pair]:
-    """Returns all pairs, shuffled, with pairs of similar length side by side in each step."""
+def written_pairs(row: dict[str, Any]) -> Iterator[Pair]:
+    """Yields the pairs of a row of our own: each of its questions with each of its passages.
+
+    A passage answers its own question alone, so the words that it shares with a question do not
+    tell whether it answers.
+    """
+    for asked, right in QUESTIONS.items():
+        for name in QUESTIONS.values():
+            if row.get(asked) and row.get(name):
+                yield Pair(row[asked], row[name], float(name == right))
+
+
+def all_pairs(
+    data: Path, written: Path | None, repeat: int, others: int | None = None
+) -> list[Pair]:
+    """Returns all pairs, shuffled, with pairs of similar length side by side in each step.
+
+    Args:
+        data: Folder of the public sets.
+        written: Questions of our own; None for none.
+        repeat: How often each of their pairs is read.
+        others: How many of the other pairs are read; None for all.
+    """
     chance = random.Random(SEED)
     pairs = list(squad_pairs(data / "squad", chance))
     sections = [(row["text"], row["doc"]) for row in rows(HERE / "prompts" / "sections.jsonl")]
@@ -209,12 +233,9 @@ def all_pairs(data: Path, written: Path | None, repeat: int) -> list[Pair]:
     medicine = [(texts[line.split("\t")[0]], line.split("\t")[1]) for line in labels[1:]]
     pairs += other_pairs(data / "medquad", chance.sample(medicine, MEDICINE), chance)
     if written is not None:
-        own = [
-            Pair(row["question"], row[name], answers)
-            for row in rows(written)
-            for name, answers in (("answer", 1.0), ("mention", 0.0), ("sibling", 0.0))
-            if row.get(name)
-        ]
+        own = [pair for row in rows(written) for pair in written_pairs(row)]
+        if others is not None:
+            pairs = chance.sample(pairs, min(len(pairs), others))
         pairs += own * repeat
     chance.shuffle(pairs)
     chunk = 20 * PAIRS_PER_STEP
@@ -248,7 +269,7 @@ def loss_of(logits: Tensor, batch: Sequence[Pair], start: Tensor | None) -> Tens
 def train(arguments: argparse.Namespace) -> None:
     """Trains and writes the weights."""
     torch.manual_seed(arguments.seed)
-    pairs = all_pairs(arguments.data, arguments.written, arguments.repeat)
+    pairs = all_pairs(arguments.data, arguments.written, arguments.repeat, arguments.others)
     model = new_model(arguments.start)
     model.bert.embeddings.requires_grad_(True)
     teacher = new_model(arguments.teacher or arguments.start).eval()
@@ -287,6 +308,7 @@ def main() -> None:
     parser.add_argument("output", type=Path, help="folder to write the weights to")
     parser.add_argument("--written", type=Path, help="questions of our own with three passages")
     parser.add_argument("--repeat", type=int, default=2, help="how often each of them is seen")
+    parser.add_argument("--others", type=int, help="with --written: how many other pairs are read")
     parser.add_argument(
         "--teacher", type=Path, help="folder whose logits are kept (default: START)"
     )

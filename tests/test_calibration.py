@@ -1593,7 +1593,9 @@ def test_a_profile_for_sessions_is_moved_to_the_share_of_prompts_that_need_a_ski
         said["any_fits"]["before"] - said["fitting"]
     )
     moved, model = fitted.any_fits.stage1, former.any_fits.stage1
-    assert moved is not None and model is not None and moved.intercept != model.intercept
+    assert moved is not None
+    assert model is not None
+    assert moved.intercept != model.intercept
     same = fitted.replace(name="session", any_fits=former.any_fits, fitted=former.fitted)
     assert same == former
 
