@@ -59,7 +59,7 @@ RIDGE_USEFULNESS, RIDGE_OF_PROMPT = 0.004, 0.02
 """Ridge of the part that is the same for every prompt, and of the part that depends on it."""
 
 RANGE = (0.001, 0.999)
-"""Quantiles of the usefulness of skills that become 0 and 1."""
+"""Quantiles of the usefulness of skills for prompts that become 0 and 1."""
 
 LEAST_DOCUMENTS = 32
 OTHER_TECHNOLOGY = -2.8
@@ -311,11 +311,11 @@ def fit_usefulness(
 ) -> Array:
     """Returns the model of the usefulness of a document for a prompt, [rows, dimension].
 
-    The first row are the weights of the document's vector for any prompt. For a prompt, its form
-    times the next rows is added, and its vector's products with the next `DIRECTIONS` rows times
-    the last as many. What a document gets is added to its log-weight. The loss of a library is the
-    mean cross-entropy of picking a fitting candidate; a prompt without a must has less than a third
-    of the weight.
+    The first row holds the weights of a document's vector that count for every prompt. To these are
+    added each number of the prompt's form times one of the next rows, and each product of its
+    vector with one of `DIRECTIONS` further rows times one of as many last rows. What a document
+    gets is added to its log-weight. The loss of a library is the mean cross-entropy of picking a
+    fitting candidate; a prompt without a must has less than a third of the weight.
 
     Args:
         prompts: All prompts.
@@ -395,9 +395,9 @@ def fit_heads(
     need = fit_need([prompts[at] for at in order], must, fits, others, of_requests)
     model = fit_usefulness(prompts, libraries, order)
     every = [
-        one.vectors @ weights_for(model, prompts[at])
+        library[at].vectors @ weights_for(model, prompts[at])
         for library in libraries
-        for at, one in ((at, library[at]) for at in order)
+        for at in order
     ]
     least, most = np.quantile(np.concatenate(every), RANGE)
     return Heads(need, model, float(least), float(most))
