@@ -45,9 +45,8 @@ class BaseRate:
 def fit_base_rate(runs: Sequence[Run], profile: Profile, *, name: str) -> BaseRate:
     """Move the level of `any_fits` of a profile for sessions, and leave all else.
 
-    The log-odds that any document fits are shifted by one number, the maximum a posteriori under a
-    standard normal prior: a person whose prompts need a document twice as often has odds twice as
-    high. The order of the candidates does not change.
+    One number is added to the log-odds that any document fits, the maximum a posteriori under a
+    standard normal prior. The order of the candidates does not change.
 
     Args:
         runs: Measured or stored runs of labelled prompts.
@@ -103,7 +102,7 @@ def shift(odds: Array, fits: Array) -> float:
         odds: Log-odds that any document fits, [n].
         fits: 1 if one does, otherwise 0, [n].
     """
-    # The slope of the loss rises with the number, and has its zero within this bound.
+    # The derivative of the loss rises with the number, and is zero within this bound.
     bound = float(len(fits))
     return float(bisect(lambda value: (expit(odds + value) - fits).sum() + value, -bound, bound))
 

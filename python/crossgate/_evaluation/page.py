@@ -186,7 +186,7 @@ th[aria-sort="descending"] button::after { content: " \\2193"; }
 noscript { color: var(--soft); }
 """
 
-# Works on every table of the page. Nothing is loaded, and nothing leaves the page.
+# Works on every table of queries. Nothing is loaded, and nothing leaves the page.
 SCRIPT = """
 for (const box of document.querySelectorAll(".queries")) {
   const form = box.querySelector("form"), rows = [...box.querySelectorAll("tbody tr")];
