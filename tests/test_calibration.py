@@ -1543,12 +1543,16 @@ def test_refused_command_writes_no_file(
     write_run(noise, run.header, permuted(run.queries, 0))
     stranger = tmp_path / "stranger.json"
     write_profile(stranger, Profile(embedder="e@2"))
+    of_session = tmp_path / "session.run.jsonl"
+    write_run(of_session, replace(run.header, profile=read_profile("session")), run.queries)
     for arguments, code, error in (
         ((path, *few, "-o", output), 2, "too_few_negatives"),
         ((noise, "-o", output), 1, "no_gate"),
         ((path, "-o", output, "--max-recall-loss", "2"), 2, "out_of_range"),
         ((path, "-o", output, "--profile", stranger), 2, "profile_mismatch"),
         ((path, "-o", output, "--profile", tmp_path / "absent.json"), 2, "profile_missing"),
+        ((path, "-o", output, "--profile", "session"), 2, "unsuitable_run"),
+        ((of_session, "-o", output), 2, "unsuitable_run"),
         # Before the data is read.
         (("--from-log", "x", "-o", output, "--profile", "session"), 2, "out_of_range"),
         (("nowhere", "-o", tmp_path / "absent" / "x.json"), 3, "profile_unwritable"),
@@ -1567,7 +1571,12 @@ def test_refused_command_writes_no_file(
         done = here(*usage, capsys=capsys)
         assert (done.code, done.out) == (2, "")
         assert "usage: crossgate calibrate" in done.err
-    assert sorted(os.listdir(tmp_path)) == ["a.run.jsonl", "noise.run.jsonl", "stranger.json"]
+    assert sorted(os.listdir(tmp_path)) == [
+        "a.run.jsonl",
+        "noise.run.jsonl",
+        "session.run.jsonl",
+        "stranger.json",
+    ]
 
 
 def test_a_profile_for_sessions_is_moved_to_the_share_of_prompts_that_need_a_skill(

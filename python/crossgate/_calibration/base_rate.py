@@ -13,7 +13,7 @@ import crossgate._core as _core
 from crossgate._calibration.calibrating import FOLDS
 from crossgate._calibration.fits import Array
 from crossgate._core import Profile
-from crossgate._evaluation.stored_runs import Run, decide_all
+from crossgate._evaluation.stored_runs import Run, check_kind, decide_all
 from crossgate._support.errors import CalibrationError
 from crossgate._support.wording import counted
 
@@ -55,7 +55,10 @@ def fit_base_rate(runs: Sequence[Run], profile: Profile, *, name: str) -> BaseRa
 
     Raises:
         CalibrationError: `no_labels` for fewer than 20 prompts whose probability is known.
+        SourceError: `unsuitable_run` if a run was measured with a profile for requests.
     """
+    for run in runs:
+        check_kind(run.header, profile)
     queries = [query for run in runs for query in run.queries]
     results = zip(queries, decide_all(queries, profile, "never"), strict=True)
     known = [

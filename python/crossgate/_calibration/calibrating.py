@@ -396,6 +396,11 @@ def _checked(runs: Sequence[Run], before: Profile | None, seed: int) -> tuple[li
 
 def _unsuitable(first: RunHeader, header: RunHeader) -> str:
     """Return why no profile can be fitted on a run beside the first; empty if one can."""
+    if header.profile.session:
+        return (
+            f"{header.dataset} was measured with the profile {header.profile.name!r} for sessions: "
+            "name it with --profile"
+        )
     if "always" not in header.modes or header.reranker is None or not header.embedder:
         return (
             f"the run of {header.dataset} lacks vectors, or logits for every query: measure it "

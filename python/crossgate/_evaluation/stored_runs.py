@@ -503,18 +503,34 @@ def reblended(query: StoredQuery, profile: Profile) -> StoredQuery:
     )
 
 
+def check_kind(header: RunHeader, profile: Profile) -> None:
+    """Refuse a profile for other prompts than the run was measured for, with other evidence.
+
+    Raises:
+        SourceError: `unsuitable_run` if only one of both profiles is for sessions.
+    """
+    if header.profile.session != profile.session:
+        raise SourceError(
+            "unsuitable_run",
+            f"{header.dataset} was measured with the profile {header.profile.name!r}, and only one "
+            f"of it and {profile.name!r} is for sessions: measure it with --profile {profile.name}",
+        )
+
+
 def check_suitable(header: RunHeader, profile: Profile, policy: Policy) -> tuple[str, ...]:
     """Refuse a profile or a policy that a run cannot be decided by, and return caveats.
 
     Raises:
         ProfileError: `profile_mismatch` if it was fitted for other models.
-        SourceError: `unsuitable_run` if the run lacks logits that one of them needs.
+        SourceError: `unsuitable_run` if the run lacks logits that one of them needs, or as
+            `check_kind`.
     """
     pairs = {"profile": (profile, header.profile), "policy": (policy, header.policy)}
     changed = [name for name, (mine, measured) in pairs.items() if mine != measured]
     if not changed:
         return ()
     check_models(profile, embedder=header.embedder or None, reranker=header.reranker)
+    check_kind(header, profile)
     if "always" not in header.modes:
         message = (
             "the run was made without the mode always, so another profile or policy lacks logits: "
