@@ -1555,6 +1555,8 @@ def test_refused_command_writes_no_file(
         ((of_session, "-o", output), 2, "unsuitable_run"),
         # Before the data is read.
         (("--from-log", "x", "-o", output, "--profile", "session"), 2, "out_of_range"),
+        (("nowhere", "-o", output, "--profile", "session", "--background"), 2, "out_of_range"),
+        (("nowhere", "-o", output, "--profile", "session", "--coverage", "0.9"), 2, "out_of_range"),
         (("nowhere", "-o", tmp_path / "absent" / "x.json"), 3, "profile_unwritable"),
         (("nowhere", "-o", tmp_path), 3, "profile_unwritable"),
         (("nowhere", "-o", tmp_path / ("x" * 250)), 3, "profile_unwritable"),

@@ -210,6 +210,17 @@ def _fit_session(options: argparse.Namespace, before: Profile, output: Path, nam
     from crossgate._calibration.base_rate import fit_base_rate
     from crossgate._values.profile_files import profile_values, write_profile
 
+    refuse(
+        options,
+        f"does not apply to {before.name}, a profile for sessions",
+        "any_corpus",
+        "background",
+        "cost_ratio",
+        "coverage",
+        "html",
+        "keep_recall",
+        "max_false_positive_rate",
+    )
     if options.from_log is not None:
         message = f"--from-log does not say which prompts need nothing, as {before.name} needs: "
         raise InputError("out_of_range", f"{message}give labels, or --from-transcripts")
