@@ -204,6 +204,14 @@ def test_a_shortlist_is_offered_if_no_skill_is_confident_enough(home: Home) -> N
     assert (certain.code, certain.out) == (0, b"")
 
 
+def test_no_skill_below_a_floor_of_the_policy_is_offered(home: Home, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.json"
+    policy.write_text(json.dumps({"schema": "crossgate-policy/2", "floors": {"default": 1.0}}))
+    unsure = ("--min-any-fits", "0.01", "--policy", str(policy), *unlisted(home))
+    assert home.hook(None, *unsure).out == b""
+    assert last(home)["outcome"] == "nothing"
+
+
 def test_no_shortlist_is_offered_of_skills_that_the_agent_lists(home: Home) -> None:
     listed = home.hook(None, "--min-confidence", "1", "--min-any-fits", "0.01")
     assert (listed.code, listed.out) == (0, b"")

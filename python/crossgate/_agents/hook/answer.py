@@ -41,6 +41,8 @@ _PATH_CHARS = 1_000
 _CUT = "[...]"
 SHORTLIST_CHARS = 1_000
 """Maximum length of an offered shortlist."""
+_EXCLUDED = ("below_floor", "disagreement", "rerank_min", "rerank_margin")
+"""Codes of hits that the policy excludes."""
 _LEAST_SUMMARY = 40
 """Minimum characters for the summary of a skill on a shortlist."""
 
@@ -474,9 +476,12 @@ def _answered(
 def _offered(result: RouteResult, options: HookOptions) -> Sequence[Hit]:
     """Return the hits to offer as a shortlist: none if it is improbable that one of them fits.
 
-    A list of skills whose descriptions the agent has anyway tells it nothing.
+    A list of skills whose descriptions the agent has anyway tells it nothing. Those that the policy
+    excludes are not on a shortlist.
     """
-    hidden = [hit for hit in result.hits if _is_hidden(hit, options)][: options.max_shortlist]
+    hidden = [
+        hit for hit in result.hits if hit.dropped not in _EXCLUDED and _is_hidden(hit, options)
+    ][: options.max_shortlist]
     likely = sum(hit.relevance or 0.0 for hit in hidden) >= options.min_any_fits
     return hidden if likely else ()
 
