@@ -54,7 +54,6 @@ class Request:
 
     Attributes:
         prompt: The prompt in its parts, already checked.
-
         stage1: Finds and scores the candidates.
         profile: The fitted settings.
         policy: The policy, with the guardrails of `options`.

@@ -11,7 +11,6 @@ guardrails. They differ only in the gate:
     gated     the profile's gate, and its rule to stop reading the pool
     always    no gate: the reranker reads the whole pool of every query; without vectors, only of
               queries that share a term with a document
-
 """
 
 from __future__ import annotations
@@ -105,7 +104,6 @@ class RunHeader:
         modes: The modes that were measured.
         embedder: Identity of the embedder; empty for BM25 alone.
         reranker: Identity of the reranker; None without one.
-
         profile: The profile in use.
         policy: The policy in use.
         seed: Seed of the sample and of the resampling.
@@ -147,15 +145,12 @@ class StoredQuery:
         reweighed: BM25 scores of the candidates by id, under other weights of the body: one
             mapping for each weight. Empty if no candidate has a body.
         pairs: The reranker's scores of the candidates that it read.
-
         signals: The gate's signals; None without candidates.
         held_back: Why nothing is selected, whatever the scores; see `HOLD_BACK`.
         decision: Verdict, reason and selected ids of the gated mode, as the router returned them;
             None if that mode was not measured.
         milliseconds: Per mode, milliseconds per step of the router.
-
         sources: Source types of candidates that have one, by id.
-
         lengths: Characters of the candidates' heads by id; empty in runs of earlier releases.
         degraded: Codes of the parts that did not run as configured.
     """
@@ -169,14 +164,11 @@ class StoredQuery:
     scored: tuple[_core.Scored, ...]
     reweighed: Mapping[float, Mapping[str, float]] = field(default_factory=dict)
     pairs: Mapping[str, PairScore] = field(default_factory=dict)
-
     signals: Mapping[str, Any] | None = None
     held_back: tuple[str, ...] = ()
     decision: Mapping[str, Any] | None = None
     milliseconds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-
     sources: Mapping[str, str] = field(default_factory=dict)
-
     lengths: Mapping[str, int] = field(default_factory=dict)
     degraded: tuple[str, ...] = ()
 
@@ -307,7 +299,6 @@ def _query(values: dict[str, Any]) -> StoredQuery:
     taken = {
         name: values[key] for name, key in stored.items() if key not in _LATER or key in values
     }
-
     return StoredQuery(
         **taken
         | {
@@ -427,7 +418,6 @@ def decide_all(
         queries: The queries.
         profile: The profile to decide by.
         mode: The mode.
-
         policy: The policy to decide by; None for the default.
         hold_back: Whether the answer may be empty. Otherwise no threshold, floor or guardrail keeps
             a candidate from being selected.
@@ -543,7 +533,6 @@ def check_suitable(header: RunHeader, profile: Profile, policy: Policy) -> tuple
     ]
     if (profile.blend, profile.per_channel) != (header.profile.blend, header.profile.per_channel):
         notes.append("the profile searches differently, but the candidates are those of the run")
-
     return tuple(notes)
 
 

@@ -88,8 +88,8 @@ class Report:
         lost: Queries whose first pick does not fit, by mode and by where the right answer was lost.
         moves: How stage 2 changed the order of stage 1, by mode.
         economics: Savings and costs of the gate; None if the gate was not run.
-        abstention: Precision against false-positive rate as the threshold varies; empty without a
-            model of the probability, or if the dataset cannot show it.
+        abstention: Right picks against the false-positive rate as the threshold varies; empty
+            without a model of the probability, or if the dataset cannot show it.
         shortlists: The figures of the shortlists, by mode.
         coverage_curve: Coverage of the shortlists against their size as the promise varies, in the
             gated mode if it is compared, else in the last; empty without a promise.
@@ -97,7 +97,6 @@ class Report:
         reliability: Stated against observed probabilities, in the same mode.
         noise_floor: Two samples of as many queries from the same system differ by up to this much
             recall@1, in 95 of 100 cases.
-
         answers: Every query with its answer, in the gated mode if it is compared, else in the last.
         degraded: How many queries did not run as configured, by code.
         per_query: The value of every metric by mode, in the order of `ids`.
@@ -125,10 +124,8 @@ class Report:
     shortlists: Mapping[str, Shortlists]
     coverage_curve: tuple[CoveragePoint, ...]
     groups: tuple[Group, ...]
-
     reliability: tuple[Reliability, ...]
     noise_floor: float | None
-
     answers: tuple[Answered, ...]
     degraded: Mapping[str, int]
     per_query: Mapping[str, Mapping[str, tuple[float | None, ...]]]
@@ -216,7 +213,6 @@ def summarize(
             mode: decide_all(queries, open_profile, mode, policy=policy) for mode in MODES
         }
         abstention = economics.abstention(queries, gated, answered_all, profile.answer)
-
     return Report(
         header=header,
         profile=profile,

@@ -374,7 +374,6 @@ class DecisionReranker(RemoteReranker):
         concurrency: int = CONCURRENCY,
         **options: Any,
     ) -> None:
-
         check_count("options_per_question", options_per_question, 2, MAX_OPTIONS)
         check_count("document_characters", document_characters)
         check_count("shuffle", shuffle, 0)

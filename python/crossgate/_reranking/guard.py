@@ -59,7 +59,6 @@ class GuardedReranker:
             count as failures.
         latency: Latency estimate to use. By default, all rerankers of one class and identity share
             one.
-
         clock: Returns monotonic seconds; used to measure latency.
     """
 
@@ -80,7 +79,6 @@ class GuardedReranker:
         self.breaker = breaker or _shared(shared_state.breakers, endpoint or kind, CircuitBreaker)
         first = partial(_initial_latency, reranker)
         self.latency = latency or _shared(shared_state.latencies, kind, first)
-
         self._clock = clock
 
     def __repr__(self) -> str:
