@@ -56,8 +56,7 @@ td:first-child { white-space: normal; min-width: 6.5rem; }
 td small { display: block; color: var(--soft); font-size: .78rem; }
 .charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 20rem), 1fr));
   gap: 1rem; }
-.wide { max-width: 38rem; }
-figure { margin: 0; } .charts, .wide { margin: 1rem 0; }
+figure { margin: 0; } .charts { margin: 1rem 0; }
 figcaption { font-size: .85rem; color: var(--soft); }
 svg { width: 100%; height: auto; display: block; }
 svg text { fill: var(--text); font: 11px system-ui, sans-serif; }
