@@ -290,12 +290,12 @@ def refuse_rename(first: object, second: object) -> None:
 @pytest.fixture
 def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
     monkeypatch.setenv("CROSSGATE_CACHE", str(tmp_path / "cache"))
-    folder = tmp_path / "skills" / "a"
+    folder = tmp_path / "my skills" / "a"
     (folder / "deep").mkdir(parents=True)
     (folder / "SKILL.md").write_text("text")
     (folder / "deep" / "x.bin").write_bytes(bytes(range(256)))
     (folder / "link").symlink_to("SKILL.md")
-    return folder, tmp_path / "skills-parked" / "a"
+    return folder, tmp_path / "my skills-parked" / "a"
 
 
 def test_another_disk_is_left_to_the_user(
@@ -304,7 +304,8 @@ def test_another_disk_is_left_to_the_user(
     folder, target = folders
     before = contents(folder)
     monkeypatch.setattr("os.rename", refuse_rename)
-    assert f"`mv {folder} {target}`" in refused("unwritable", parking.move_skill, folder, target)
+    command = f"`mv '{folder}' '{target}'`"
+    assert command in refused("unwritable", parking.move_skill, folder, target)
     assert (contents(folder), target.exists()) == (before, False)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -287,7 +288,7 @@ def move_skill(folder: Path, target: Path) -> None:
     except OSError as error:
         why = error.strerror or str(error)
         if error.errno == errno.EXDEV:
-            why += f": move it by hand (`mv {folder} {target}`)"
+            why += f": move it by hand (`{shlex.join(['mv', str(folder), str(target)])}`)"
         raise SourceError("unwritable", f"cannot move {folder} to {target}: {why}") from error
     for link, text in links.items():
         try:
