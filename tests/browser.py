@@ -32,7 +32,8 @@ class Page:
     """One page of the browser.
 
     Attributes:
-        said: Texts of the console and of refusals by the security policy, since the last `open`.
+        said: Warnings and errors of the console, refusals by the security policy among them, since
+            the last `open`.
     """
 
     def __init__(self, to: int, back: int) -> None:
@@ -68,7 +69,9 @@ class Page:
             data += byte
         reply: dict[str, Any] = json.loads(data)
         if reply.get("method") == "Log.entryAdded":
-            self.said.append(reply["params"]["entry"]["text"])
+            entry = reply["params"]["entry"]
+            if entry["level"] in {"warning", "error"}:
+                self.said.append(entry["text"])
         if reply.get("method") == "Runtime.exceptionThrown":
             self.said.append(json.dumps(reply["params"]["exceptionDetails"]))
         return reply
