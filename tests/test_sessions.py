@@ -145,6 +145,19 @@ def test_usefulness_is_evidence_only_in_a_session(index: Index, router: Router) 
     assert set(request.values()) == {0.0}
 
 
+def test_usefulness_depends_on_the_prompt_and_on_its_place_in_the_session(router: Router) -> None:
+    def of_debugging(prompt: str, *history: str) -> float:
+        result = router.route(prompt, context=Context(history=history))
+        rows = {row["id"]: row for row in result.trace["stage1"]}
+        return float(rows["debugging"]["evidence"]["usefulness"])
+
+    failing = "the build fails again with the same error and i do not know why"
+    first, later = of_debugging(failing), of_debugging(failing, "hello")
+    other = of_debugging("make slides about the errors of the build for monday")
+    assert len({first, later, other}) == 3
+    assert first > other
+
+
 @pytest.mark.parametrize(("intercept", "length"), [(0.3, 0.5), (-1.5, 9.0), (2.0, 9.0)])
 def test_usefulness_is_a_linear_model_limited_to_0_and_1(
     index: Index, intercept: float, length: float
