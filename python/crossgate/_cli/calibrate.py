@@ -246,7 +246,7 @@ def _fit_session(options: argparse.Namespace, before: Profile, output: Path, nam
         f"{fitted.fitting:.1%} of {counted(fitted.prompts, 'prompt')} have a fitting document.\n"
         f"The mean probability was {fitted.before:.1%}; it is {fitted.after:.1%}, and the log loss "
         f"{second:.3f} instead of {first:.3f}, for prompts that the fit has not seen.\n"
-        f"The hook uses it: `crossgate hook install --profile {output}`"
+        f"The hook uses it: `crossgate hook install --profile {shlex.quote(str(output))}`"
     )
     show(dump(values) if options.json else text)
     return DONE
