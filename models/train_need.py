@@ -109,7 +109,7 @@ def main() -> None:
     # The part for sessions is kept until `train_session.py` makes it anew.
     values = json.loads(options.output.read_text()) if options.output.exists() else {}
     values |= {
-        "schema": "crossgate-need/2",
+        "schema": "crossgate-need/3",
         "request": {
             "intercept": round(float(head[0]), 5),
             "weights": [round(float(weight), 5) for weight in head[1:]],
