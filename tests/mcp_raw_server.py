@@ -82,7 +82,7 @@ SHAPELESS = [
     '{"jsonrpc": "2.0", "id": ID, "result": {"content": [',
     '{"jsonrpc": "2.0", "id": ID, "result": {"content": []}} and more',
 ]
-"""Answers that are no JSON, or not those of a call."""
+"""Answers that are not JSON, or not those of a call."""
 
 DEEP = tool("deep", "A tool with a schema of many levels.")
 DIGITS = b"-" + b"7" * 5_000

@@ -1,8 +1,8 @@
 """Handles messages that the SDK cannot parse and would drop, so that each request gets an answer.
 
-Besides what is no JSON, and batches, the SDK refuses a message that contains half of a surrogate
-pair or a number of more than 4,300 digits, or is nested deeper than about 200 levels. One tool of a
-server may be enough for that.
+The SDK refuses batches, lines that are not JSON, and messages with half of a surrogate pair, with a
+number of more than 4,300 digits, or with more than about 200 levels. One tool of a server may be
+enough for that.
 """
 
 from __future__ import annotations
